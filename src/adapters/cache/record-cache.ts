@@ -1,0 +1,164 @@
+import { LRUCache } from 'lru-cache';
+import { KeyStoreUnavailable } from '../../gateway/ports.js';
+import type { RecordRead } from '../../gateway/ports.js';
+
+/** What the cache asks about the truth of what it holds. */
+export interface Hearing {
+  /** Whether every change is heard, so that what is held is true. */
+  readonly fresh: boolean;
+  /** Milliseconds since everything held was known to be true. */
+  readonly sinceKnownTrue: number;
+  /** Tries to be fresh again, in bounded time; resolves whether or not that worked. */
+  catchUp(): Promise<void>;
+}
+
+/** How much is held, and for how long. */
+export interface CacheLimits {
+  readonly maxEntries: number;
+  readonly maxAgeMilliseconds: number;
+  readonly unknownMaxEntries: number;
+  readonly unknownMaxAgeMilliseconds: number;
+  readonly maxStaleMilliseconds: number;
+}
+
+interface Held<Compiled> {
+  /** A record that cannot be used is held as its failure, so that it is read and told of once and not for each request. */
+  readonly value: Compiled | KeyStoreUnavailable;
+  readonly readAt: number;
+}
+
+interface Flight<Compiled> {
+  readonly answer: Promise<Compiled | KeyStoreUnavailable | null>;
+  /** False from the moment at which the record may have changed: what arrives then may be older than the notice. */
+  mayBeHeld: boolean;
+}
+
+/**
+ * Holds records, never verdicts. Known and unknown ones are held apart, so that a flood of unknown keys evicts none that
+ * is known; one question at a time is asked about a record; a value that was read before a change and arrives after its
+ * notice is not held.
+ */
+export class RecordCache<Compiled extends object> {
+  readonly #known: LRUCache<string, Held<Compiled>>;
+  readonly #unknown: LRUCache<string, { readonly readAt: number }>;
+  readonly #flights = new Map<string, Flight<Compiled>>();
+  readonly #limits: CacheLimits;
+  readonly #hearing: Hearing;
+  readonly #read: (name: string) => Promise<Compiled | KeyStoreUnavailable | null>;
+
+  /** @param read asks the store; rejects with KeyStoreUnavailable where it cannot be asked */
+  constructor(
+    limits: CacheLimits,
+    hearing: Hearing,
+    read: (name: string) => Promise<Compiled | KeyStoreUnavailable | null>,
+  ) {
+    this.#limits = limits;
+    this.#hearing = hearing;
+    this.#read = read;
+    this.#known = new LRUCache({ max: limits.maxEntries });
+    this.#unknown = new LRUCache({ max: limits.unknownMaxEntries });
+  }
+
+  /**
+   * Finds a record: held and known to be true, just read, or, while the store cannot be asked, held and not older than
+   * is allowed. That a record is not there is never said from memory while nothing can be heard.
+   */
+  async get(name: string): Promise<RecordRead<Compiled>> {
+    if (!this.#hearing.fresh) await this.#hearing.catchUp();
+    if (this.#hearing.fresh) {
+      const held = this.#heldAndYoung(name);
+      if (held !== undefined) return this.#answer(held, 'cache', this.#hearing.sinceKnownTrue);
+    }
+    try {
+      return this.#answer(await this.#ask(name), 'store', 0);
+    } catch (error) {
+      const held = this.#known.get(name);
+      const age = this.#hearing.sinceKnownTrue;
+      const mayServe = held !== undefined && age <= this.#limits.maxStaleMilliseconds;
+      if (!(error instanceof KeyStoreUnavailable) || !mayServe) throw error;
+      return this.#answer(held.value, 'stale', age);
+    }
+  }
+
+  /** Drops records that may have changed. */
+  drop(names: readonly string[]): void {
+    for (const name of names) {
+      this.#known.delete(name);
+      this.#unknown.delete(name);
+      this.#abandon(name);
+    }
+  }
+
+  /** Drops everything. */
+  dropAll(): void {
+    this.#known.clear();
+    this.#unknown.clear();
+    for (const name of this.#flights.keys()) this.#abandon(name);
+  }
+
+  /** What is held becomes stale: changes cannot be heard any more, and what arrives now cannot be held. */
+  becomeStale(): void {
+    for (const name of this.#flights.keys()) this.#abandon(name);
+  }
+
+  get size(): { readonly known: number; readonly unknown: number } {
+    return { known: this.#known.size, unknown: this.#unknown.size };
+  }
+
+  #answer(
+    value: Compiled | KeyStoreUnavailable | null,
+    source: RecordRead<Compiled>['source'],
+    ageMilliseconds: number,
+  ): RecordRead<Compiled> {
+    if (value instanceof KeyStoreUnavailable) throw value;
+    return { record: value, source, ageMilliseconds };
+  }
+
+  #heldAndYoung(name: string): Compiled | KeyStoreUnavailable | null | undefined {
+    const now = performance.now();
+    const known = this.#known.get(name);
+    if (known !== undefined && now - known.readAt <= this.#limits.maxAgeMilliseconds) return known.value;
+    const unknown = this.#unknown.get(name);
+    if (unknown !== undefined && now - unknown.readAt <= this.#limits.unknownMaxAgeMilliseconds) return null;
+    return undefined;
+  }
+
+  #ask(name: string): Flight<Compiled>['answer'] {
+    const underWay = this.#flights.get(name);
+    if (underWay !== undefined) return underWay.answer;
+    const flight: Flight<Compiled> = {
+      mayBeHeld: this.#hearing.fresh,
+      answer: this.#read(name).then(
+        (value) => {
+          this.#land(name, flight, value);
+          return value;
+        },
+        (error: unknown) => {
+          if (this.#flights.get(name) === flight) this.#flights.delete(name);
+          throw error;
+        },
+      ),
+    };
+    this.#flights.set(name, flight);
+    return flight.answer;
+  }
+
+  #land(name: string, flight: Flight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {
+    if (this.#flights.get(name) === flight) this.#flights.delete(name);
+    if (!flight.mayBeHeld || !this.#hearing.fresh) return;
+    const readAt = performance.now();
+    if (value === null) {
+      this.#known.delete(name);
+      this.#unknown.set(name, { readAt });
+    } else {
+      this.#known.set(name, { value, readAt });
+    }
+  }
+
+  /** Whoever asks from now on asks anew; whoever waits already asked before the change. */
+  #abandon(name: string): void {
+    const flight = this.#flights.get(name);
+    if (flight !== undefined) flight.mayBeHeld = false;
+    this.#flights.delete(name);
+  }
+}

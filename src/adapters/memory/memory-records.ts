@@ -1,0 +1,145 @@
+import { KeyStoreUnavailable } from '../../gateway/ports.js';
+import type { RecordRead, Records } from '../../gateway/ports.js';
+import { compileKeyRecord, compileMerchantRecord, MalformedRecord, parseMetaRecord } from '../../gateway/records.js';
+import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
+import type { LiveGateway, MetaRecord, RecordsStore, StoreEntry } from '../../registry/ports.js';
+
+/** Records by their store key (`mg:meta`, `mg:key:<lookupId>`, `mg:merchant:<merchantId>`), as in the contract. */
+export type StoredRecords = Readonly<Record<string, unknown>>;
+
+const lookupIdForm = /^[0-9a-f]{64}$/;
+
+/**
+ * Records in the memory of the process, from a file or, where a registry runs in the same process, written by it. A
+ * record is compiled when it is written; one that does not parse makes its own key or merchant unaskable and no other.
+ */
+export class MemoryRecords implements Records, RecordsStore {
+  readonly #keys = new Map<string, CompiledKey | KeyStoreUnavailable>();
+  readonly #merchants = new Map<string, CompiledMerchant | KeyStoreUnavailable>();
+  readonly #onMalformed: (storeKey: string, problem: string) => void;
+  readonly #gateway: Omit<LiveGateway, 'revision'> | null;
+  #meta: MetaRecord | null = null;
+  #unavailableReason: string | null = 'the store is not seeded: it has no mg:meta record';
+  #revision = 0;
+
+  /**
+   * @param onMalformed told of each record that cannot be used: its store key and what is wrong with it
+   * @param gateway the one that reads these records, as the registry shall see it; it drops nothing, because it holds nothing
+   */
+  constructor(
+    records: StoredRecords,
+    onMalformed: (storeKey: string, problem: string) => void = () => undefined,
+    gateway: Omit<LiveGateway, 'revision'> | null = null,
+  ) {
+    this.#onMalformed = onMalformed;
+    this.#gateway = gateway;
+    if (Object.hasOwn(records, 'mg:meta')) this.#readMeta(records['mg:meta']);
+    for (const [storeKey, value] of Object.entries(records)) this.#put(storeKey, value);
+    for (const [lookupId, key] of this.#keys) {
+      // Nobody's key has such a hash: it would be unknown, and its owner told that it is a bad one.
+      const name = `mg:key:${lookupId}`;
+      if (!lookupIdForm.test(lookupId)) onMalformed(name, 'its name is not a hash of 64 hex digits in lower case');
+      if (key instanceof KeyStoreUnavailable || this.#merchants.has(key.merchantId)) continue;
+      onMalformed(name, `there is no record mg:merchant:${key.merchantId}`);
+    }
+  }
+
+  key(lookupId: string): Promise<RecordRead<CompiledKey>> {
+    return answer(this.#keys.get(lookupId));
+  }
+
+  merchant(merchantId: string): Promise<RecordRead<CompiledMerchant>> {
+    return answer(this.#merchants.get(merchantId));
+  }
+
+  unavailableReason(): string | null {
+    return this.#unavailableReason;
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  readMeta(): Promise<MetaRecord | null> {
+    return Promise.resolve(this.#meta);
+  }
+
+  writeMeta(meta: MetaRecord): Promise<void> {
+    this.#readMeta(meta);
+    return Promise.resolve();
+  }
+
+  write(entries: readonly StoreEntry[]): Promise<void> {
+    for (const { name, value } of entries) {
+      if (value === null) this.#remove(`mg:${name}`);
+      else this.#put(`mg:${name}`, value);
+    }
+    return Promise.resolve();
+  }
+
+  readRevision(): Promise<number> {
+    return Promise.resolve(this.#revision);
+  }
+
+  publishRevision(revision: number): Promise<void> {
+    this.#revision = revision;
+    return Promise.resolve();
+  }
+
+  gateways(): Promise<readonly LiveGateway[]> {
+    return Promise.resolve(this.#gateway === null ? [] : [{ ...this.#gateway, revision: this.#revision }]);
+  }
+
+  // eslint-disable-next-line @typescript-eslint/require-await -- the port's names come one by one from other stores
+  async *names(prefix: string): AsyncGenerator<string> {
+    const names = [...this.#keys.keys()].map((id) => `key:${id}`);
+    names.push(...[...this.#merchants.keys()].map((id) => `merchant:${id}`));
+    yield* names.filter((name) => name.startsWith(prefix));
+  }
+
+  #readMeta(meta: unknown): void {
+    try {
+      this.#meta = parseMetaRecord(meta);
+      this.#unavailableReason = null;
+    } catch (error) {
+      const problem = error instanceof Error ? error.message : 'it is malformed';
+      this.#unavailableReason = `its mg:meta record cannot be used: ${problem}`;
+    }
+  }
+
+  #put(storeKey: string, value: unknown): void {
+    const { kind, id } = partsOf(storeKey);
+    if (kind === 'key') this.#keys.set(id, this.#compile(storeKey, value, compileKeyRecord));
+    if (kind === 'merchant') this.#merchants.set(id, this.#compile(storeKey, value, compileMerchantRecord));
+  }
+
+  #remove(storeKey: string): void {
+    const { kind, id } = partsOf(storeKey);
+    if (kind === 'key') this.#keys.delete(id);
+    if (kind === 'merchant') this.#merchants.delete(id);
+  }
+
+  #compile<Compiled>(
+    storeKey: string,
+    value: unknown,
+    compile: (value: unknown) => Compiled,
+  ): Compiled | KeyStoreUnavailable {
+    try {
+      return compile(value);
+    } catch (error) {
+      if (!(error instanceof MalformedRecord)) throw error;
+      this.#onMalformed(storeKey, error.message);
+      return new KeyStoreUnavailable(error.message, { cause: error });
+    }
+  }
+}
+
+function partsOf(storeKey: string): { kind: string; id: string } {
+  const [, kind = '', id = ''] = /^mg:(key|merchant):(.*)$/s.exec(storeKey) ?? [];
+  return { kind, id };
+}
+
+function answer<Compiled>(found: Compiled | KeyStoreUnavailable | undefined): Promise<RecordRead<Compiled>> {
+  if (found instanceof KeyStoreUnavailable) return Promise.reject(found);
+  return Promise.resolve({ record: found ?? null, source: 'store', ageMilliseconds: 0 });
+}

@@ -1,0 +1,73 @@
+import { Option, type Command } from 'commander';
+import { OperatorError } from '../../config/operator-error.js';
+import type { Propagation } from '../../registry/propagation.js';
+import type { CommandIo } from '../command-io.js';
+import { accessOf, WrongUsage, type AccessOptions, type Environment } from './access.js';
+import { AdminClient } from './admin-client.js';
+import { printable, printableJson } from './printable.js';
+import { propagationText } from './propagation-text.js';
+
+/** One administration command while it runs. */
+export interface AdminCall<Options> {
+  readonly client: AdminClient;
+  readonly options: Options;
+  readonly args: readonly string[];
+  /** Prints an answer's data: as JSON where that is wanted, in these lines otherwise. */
+  readonly show: (data: unknown, lines: readonly string[]) => void;
+  /**
+   * Prints what was changed, and how far the change has come.
+   * @throws OperatorError where it is not in force on every gateway: a script must notice
+   */
+  readonly showChange: (data: { readonly propagation: Propagation }, lines: readonly string[]) => void;
+}
+
+/** Where administration commands print, and the environment variables that they read. */
+export interface AdminEdge {
+  readonly io: CommandIo;
+  readonly env: Environment;
+}
+
+type CallOptions = AccessOptions & { readonly json?: true; readonly token?: string | true };
+
+/** Makes a command one of administration: with the options that all of them have, and a client of the registry. */
+export function administer<Options extends object>(
+  command: Command,
+  { io, env }: AdminEdge,
+  act: (call: AdminCall<Options>) => Promise<void>,
+): void {
+  command
+    .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
+    .option('--token-file <file>', 'file with the token of administrators (or MERCHANT_GATEWAY_TOKEN holds it)')
+    .option('--config <file>', 'configuration file, for registry.listen and registry.tokenFile')
+    .option('--json', "print the answer's data as JSON, and nothing else")
+    .addOption(new Option('--token [token]').hideHelp())
+    .addHelpText(
+      'after',
+      '\nExit status: 0 done and in force on every gateway, 1 failed or not everywhere yet, 2 wrong usage.',
+    )
+    .action(async () => {
+      const options = command.opts<Options & CallOptions>();
+      try {
+        if (options.token !== undefined) throw new WrongUsage('a token is never an argument: use --token-file');
+        const client = new AdminClient(await accessOf(options, env));
+        await act({ client, options, args: command.args, ...printers(io, options.json === true) });
+      } catch (error) {
+        if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
+        throw error;
+      }
+    });
+}
+
+function printers({ out }: CommandIo, isJson: boolean): Pick<AdminCall<object>, 'show' | 'showChange'> {
+  const show = (data: unknown, lines: readonly string[]): void => {
+    out(isJson ? `${printableJson(data)}\n` : `${lines.map(printable).join('\n')}\n`);
+  };
+  return {
+    show,
+    showChange: (data, lines) => {
+      const { isEverywhere, text } = propagationText(data.propagation);
+      show(data, isEverywhere ? [...lines, text] : lines);
+      if (!isEverywhere) throw new OperatorError(text);
+    },
+  };
+}

@@ -1,0 +1,66 @@
+import { InvalidArgumentError, type Command } from 'commander';
+import type { Static } from 'typebox';
+import { keyPrefixes } from '../../policy/key-format.js';
+import { identifierForm } from '../../registry/fields.js';
+import { WrongUsage } from './access.js';
+import type { pageSchema } from './admin-answer.js';
+
+/** The options of a list that has pages. */
+export interface PageOptions {
+  readonly page?: string;
+  readonly perPage?: string;
+}
+
+const spanForm = /^[1-9][0-9]{0,8}[smhd]$/;
+const seconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
+
+/** Collects an option that may be given several times. */
+export function collect(value: string, earlier: readonly string[] = []): readonly string[] {
+  return [...earlier, value];
+}
+
+/** Reads a span of time such as 90d, as the API writes it. */
+export function spanIn(value: string): string {
+  if (spanForm.test(value)) return value;
+  throw new InvalidArgumentError('Expected a number of seconds, minutes, hours or days, such as 30m, 12h or 90d.');
+}
+
+/** Reads a span of time as a number of seconds. */
+export function secondsIn(value: string): number {
+  const span = spanIn(value);
+  return Number(span.slice(0, -1)) * (seconds[span.slice(-1)] ?? NaN);
+}
+
+/**
+ * An id as it was given. A key in its place is not repeated: error messages are kept and passed on.
+ * @throws WrongUsage
+ */
+export function idIn(text: string | undefined, what: 'merchant' | 'key'): string {
+  if (text !== undefined && Object.values(keyPrefixes).some((prefix) => text.startsWith(prefix))) {
+    throw new WrongUsage(
+      'that is a key, not an id, and others on this machine may have seen it: a key is never an argument. See keys list',
+    );
+  }
+  if (text !== undefined && identifierForm.test(text)) return text;
+  throw new WrongUsage(`the id of a ${what} has 1 to 64 letters, digits, - and _: see ${what}s list`);
+}
+
+/** Adds the options of a list that has pages. */
+export function pageOptions(command: Command): Command {
+  return command
+    .option('--page <number>', 'which page, counted from 1')
+    .option('--per-page <number>', 'how many on a page: 1 to 100, or else 20');
+}
+
+/** The query for a page. */
+export function pageQuery({ page, perPage }: PageOptions): Record<'page' | 'per_page', string | undefined> {
+  return { page, per_page: perPage };
+}
+
+/** Says which part of a list was shown. */
+export function pageLine(shown: number, what: string, page: Static<typeof pageSchema> | null): string {
+  if (page === null || page.total_records === 0) return `No ${what}s.`;
+  const { total_records: all, current_page: current, total_pages: pages } = page;
+  const of = `${all} ${what}${all === 1 ? '' : 's'}`;
+  return shown === all ? `${of}.` : `${shown} of ${of}: page ${current} of ${pages} (--page, --per-page).`;
+}

@@ -1,0 +1,51 @@
+import { Command } from 'commander';
+import Type, { type Static } from 'typebox';
+import { eventSchema } from '../../registry/events/schema.js';
+import type { CommandIo } from '../command-io.js';
+import type { Environment } from './access.js';
+import { administer } from './admin-call.js';
+import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from './arguments.js';
+import { tableLines } from './table.js';
+
+/** Of a later registry there may be actions that are not known here. */
+const anyEvent = Type.Object({ ...eventSchema.properties, action: Type.String() });
+
+type ListOptions = PageOptions & {
+  readonly merchant?: string;
+  readonly key?: string;
+  readonly action?: string;
+  readonly since?: string;
+};
+
+/** `events list`. */
+export function eventsCommand(io: CommandIo, env: Environment = process.env): Command {
+  const events = new Command('events').description('show who changed what and when');
+  const list = events.command('list').description('list who changed what and when, newest first');
+  list
+    .option('--merchant <id>', 'those of this merchant')
+    .option('--key <keyid>', 'those of this key: its id')
+    .option('--action <action>', 'those of this kind, such as key.revoked')
+    .option('--since <moment>', 'those from then on, such as 2026-01-31T12:00:00Z');
+  administer<ListOptions>(pageOptions(list), { io, env }, async ({ client, options, show }) => {
+    const { merchant, key, action, since } = options;
+    const query = {
+      ...pageQuery(options),
+      merchantId: merchant === undefined ? undefined : idIn(merchant, 'merchant'),
+      keyId: key === undefined ? undefined : idIn(key, 'key'),
+      ...{ action, since },
+    };
+    const { data, page } = await client.ask({ method: 'GET', path: ['events'], query, expects: Type.Array(anyEvent) });
+    show(data, [...(data.length === 0 ? [] : eventTable(data)), pageLine(data.length, 'event', page)]);
+  });
+  return events;
+}
+
+function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
+  return tableLines(
+    ['AT', 'ACTOR', 'ACTION', 'MERCHANT', 'KEYID', 'CHANGED'],
+    events.map(({ at, actor, action, merchantId, keyId, after }) => {
+      const changed = action === 'merchant.changed' ? Object.keys(after ?? {}).join(' ') : '';
+      return [at, actor, action, merchantId, keyId ?? '', changed];
+    }),
+  );
+}

@@ -1,0 +1,88 @@
+import { Command, Option } from 'commander';
+import Type from 'typebox';
+import { apiKeySchema, resetKeySchema, shownKeySchema, type ApiKey } from '../../registry/keys/schema.js';
+import { propagationSchema } from '../../registry/propagation-schema.js';
+import type { CommandIo } from '../command-io.js';
+import type { Environment } from './access.js';
+import { administer } from './admin-call.js';
+import { collect, idIn, pageLine, pageOptions, pageQuery, secondsIn, spanIn, type PageOptions } from './arguments.js';
+import { tableLines } from './table.js';
+
+const propagation = propagationSchema;
+const changedKey = Type.Object({ ...apiKeySchema.properties, propagation });
+const createdKey = Type.Object({ ...shownKeySchema.properties, propagation });
+const replacedKey = Type.Object({ ...resetKeySchema.properties, propagation });
+
+interface CreateOptions {
+  readonly merchant: string;
+  readonly environment: string;
+  readonly permission?: readonly string[];
+  readonly expiresIn?: string;
+  readonly label?: string;
+}
+
+/** `keys create`, `list`, `revoke` and `reset`. */
+export function keysCommand(io: CommandIo, env: Environment = process.env): Command {
+  const keys = new Command('keys').description('create, list, revoke and reset the keys of merchants');
+  const edge = { io, env };
+
+  const create = keys.command('create').description('create a key, which is shown once');
+  create
+    .requiredOption('--merchant <id>', 'whose key it is')
+    .addOption(new Option('--environment <name>', 'where it is valid').choices(['live', 'test']).makeOptionMandatory())
+    .option<readonly string[]>(
+      '--permission <permission>',
+      'such as payouts:write; may be repeated; or else *',
+      collect,
+    )
+    .option('--expires-in <span>', 'ends after 30m, 12h or 90d; or else never', spanIn)
+    .option('--label <text>', 'what it is for');
+  administer<CreateOptions>(create, edge, async ({ client, options, showChange }) => {
+    const { merchant, environment, permission: permissions, expiresIn, label } = options;
+    const path = ['merchants', idIn(merchant, 'merchant'), 'keys'];
+    const body = { environment, permissions, expiresIn, label };
+    const { data } = await client.ask({ method: 'POST', path, body, expects: createdKey });
+    showChange(data, shownOnce(data));
+  });
+
+  const list = keys.command('list').description("list a merchant's keys, newest first");
+  pageOptions(list.requiredOption('--merchant <id>', 'whose keys'));
+  administer<PageOptions & { readonly merchant: string }>(list, edge, async ({ client, options, show }) => {
+    const path = ['merchants', idIn(options.merchant, 'merchant'), 'keys'];
+    const expects = Type.Array(apiKeySchema);
+    const { data, page } = await client.ask({ method: 'GET', path, query: pageQuery(options), expects });
+    show(data, [...(data.length === 0 ? [] : keyTable(data)), pageLine(data.length, 'key', page)]);
+  });
+
+  const revoke = keys.command('revoke <keyid>').description('end a key for good');
+  administer(revoke, edge, async ({ client, args, showChange }) => {
+    const path = ['keys', idIn(args[0], 'key'), 'revoke'];
+    const { data } = await client.ask({ method: 'POST', path, expects: changedKey });
+    showChange(data, [`The key ${data.keyId} of the merchant ${data.merchantId} is revoked.`]);
+  });
+
+  const reset = keys.command('reset <keyid>').description('replace a key by a new one, which is shown once');
+  reset.option('--grace <span>', 'the old one is valid for 30m, 24h or 7d more; or else it ends now', secondsIn);
+  administer<{ readonly grace?: number }>(reset, edge, async ({ client, args, options, showChange }) => {
+    const path = ['keys', idIn(args[0], 'key'), 'reset'];
+    const body = { graceSeconds: options.grace };
+    const { data } = await client.ask({ method: 'POST', path, body, expects: replacedKey });
+    const { keyId, status, expiresAt } = data.replaces;
+    const end = status === 'ACTIVE' ? `ends at ${expiresAt ?? 'no time'}` : 'is revoked';
+    showChange(data, [...shownOnce(data), `The old key ${keyId} ${end}.`]);
+  });
+  return keys;
+}
+
+function shownOnce({ key, ...told }: ApiKey & { readonly key: string }): string[] {
+  return [...keyTable([told]), '', `  ${key}`, '', 'Store this key now: it is not shown again.'];
+}
+
+function keyTable(keys: readonly ApiKey[]): string[] {
+  return tableLines(
+    ['KEYID', 'ENVIRONMENT', 'STATUS', 'PERMISSIONS', 'CREATED', 'EXPIRES', 'LABEL'],
+    keys.map(({ keyId, environment, status, permissions, createdAt, expiresAt, label }) => [
+      ...[keyId, environment, status, permissions.join(' '), createdAt, expiresAt ?? 'never', label ?? ''],
+    ]),
+  );
+}

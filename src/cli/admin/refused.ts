@@ -1,0 +1,57 @@
+import { Check } from 'typebox/value';
+import { OperatorError } from '../../config/operator-error.js';
+import { failureSchema } from './admin-answer.js';
+import { printable } from './printable.js';
+
+const longestText = 500;
+const mostProblems = 100;
+
+/** What to do about an answer of this status, where its message does not say that already. */
+const advice: Readonly<Record<number, string>> = {
+  400: 'Check what was given.',
+  401: 'Check the token: --token-file, or MERCHANT_GATEWAY_TOKEN, must hold that of this registry.',
+  404: 'Check the id (merchants list, keys list), and that --registry names a registry of this version.',
+  503: 'Try again when what it needs is back.',
+};
+
+/** How the API asks for a confirmation, which this command line gives by an option. */
+const confirmationForm = /send "confirm": \["([a-z_]+)"\] too if/;
+
+/** Says why an answer is no success, and what to do. */
+export function refused(address: string, response: Response, body: unknown): OperatorError {
+  const { status } = response;
+  if (status >= 300 && status < 400) {
+    const target = response.headers.get('location');
+    const to = target === null ? '' : ` to ${shown(target)}`;
+    return new OperatorError(
+      `${address} redirects (status ${status})${to}, which is not followed, so that the token goes nowhere else. Give the registry's own address with --registry.`,
+    );
+  }
+  if (!Check(failureSchema, body)) return notARegistry(address, response);
+  const { errors = [] } = body.data ?? {};
+  if (errors.length > 0) {
+    const count = errors.length === 1 ? '1 problem' : `${errors.length} problems`;
+    const told = errors.slice(0, mostProblems).map(({ message }) => `  ${shown(inOptions(message))}`);
+    return new OperatorError([`The registry did not accept this (${count}):`, ...told].join('\n'));
+  }
+  const message = shown(body.message).replace(/\.$/, '');
+  const what = status >= 500 ? `The registry failed (status ${status})` : `The registry refused (status ${status})`;
+  const next = advice[status] ?? (status >= 500 ? "The registry's log says why." : '');
+  return new OperatorError(`${what}: ${message}. ${next}`.trimEnd());
+}
+
+/** Says that an answer is not that of a registry. */
+export function notARegistry(address: string, { status, headers }: Response): OperatorError {
+  const type = headers.get('content-type') ?? 'no content type';
+  return new OperatorError(
+    `${address} did not answer as a registry of this version does (status ${status}, ${shown(type)}). Check --registry, and what stands between.`,
+  );
+}
+
+function inOptions(message: string): string {
+  return message.replace(confirmationForm, (_, flag: string) => `add --confirm ${flag} if`);
+}
+
+function shown(text: string): string {
+  return printable(text.slice(0, longestText));
+}

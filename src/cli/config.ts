@@ -1,0 +1,50 @@
+import { Command } from 'commander';
+import { stringify } from 'yaml';
+import { documentConfig } from '../config/document.js';
+import { gatewayProblems } from '../config/gateway-problems.js';
+import { loadConfig } from '../config/load.js';
+import { redactConfig } from '../config/redact.js';
+import type { CommandIo } from './command-io.js';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+interface CheckOptions {
+  readonly config?: string;
+  readonly json?: true;
+}
+
+/** `config check` and `config defaults`. An invalid configuration is thrown as ConfigError. */
+export function configCommand(io: CommandIo, env: Environment = process.env): Command {
+  const command = new Command('config').description('check a configuration file, or print the documented default');
+  command
+    .command('check')
+    .description('validate, and print the effective configuration with secrets masked; opens no file that it names')
+    .option('--config <file>', 'configuration file; without one, the defaults')
+    .option('--json', 'print JSON in place of YAML')
+    .action((options: CheckOptions) => {
+      check(options, io, env);
+    });
+  command
+    .command('defaults')
+    .description('print every option with its description and its default, as a configuration file')
+    .action(() => {
+      io.out(documentConfig());
+    });
+  return command;
+}
+
+function check({ config: file, json }: CheckOptions, { out, err }: CommandIo, env: Environment): void {
+  const config = loadConfig({ file, env });
+  const shown = redactConfig(config);
+  out(json === true ? `${JSON.stringify(shown, null, 2)}\n` : escapeVariables(stringify(shown, { lineWidth: 0 })));
+  // The file may be for another command, so this is no failure.
+  const problems = gatewayProblems(config);
+  if (problems.length === 0) return;
+  const list = problems.map(({ path, message }) => `  ${path}: ${message}\n`);
+  err(`Valid, but the gateway command would not start with it:\n${list.join('')}`);
+}
+
+/** What is printed can be loaded again: `${` in a value is no variable. */
+function escapeVariables(yaml: string): string {
+  return yaml.replaceAll('${', '$$${');
+}

@@ -1,0 +1,125 @@
+import type { AddressInfo } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { Command } from 'commander';
+import { loadConfig } from '../config/load.js';
+import { OperatorError } from '../config/operator-error.js';
+import type { Config, DeepPartial } from '../config/schema.js';
+import type { Records } from '../gateway/ports.js';
+import { startGateway } from '../http/start-gateway.js';
+import { readToken } from '../registry/administrator.js';
+import { seedDemo } from '../services/demo.js';
+import { startServices } from '../services/start-services.js';
+import { createLogger } from '../telemetry/logger.js';
+import { AdminClient } from './admin/admin-client.js';
+import type { CommandIo } from './command-io.js';
+import { DataDirectory } from './dev/data-directory.js';
+import { ensureDemoMerchant } from './dev/demo-merchant.js';
+import { startEmbeddedRegistry } from './dev/embedded-registry.js';
+import { welcomeText } from './dev/welcome.js';
+import { openPorts } from './open-ports.js';
+import { runServer } from './run-server.js';
+import { systemClock } from './system-clock.js';
+
+interface DevOptions {
+  readonly config?: string;
+  readonly dataDir?: string;
+  readonly resetKey?: true;
+}
+
+/** Apart from a deployment's own records on the same Redis: a registry removes what it does not know. */
+const redisPrefix = 'mg-dev:';
+const pollMilliseconds = 10;
+const longestWaitMilliseconds = 10_000;
+const exampleExits = fileURLToPath(new URL('../../tor-exit-list/example-snapshot.txt', import.meta.url));
+
+/** `dev`: gateway, registry and backing services in one process on embedded stores, with a demo merchant. */
+export function devCommand(io: Pick<CommandIo, 'out'>): Command {
+  return new Command('dev')
+    .description('try everything out: everything in one process, self-signed TLS, a demo merchant')
+    .option('--config <file>', 'configuration file; what it leaves out is set up for this machine alone')
+    .option('--data-dir <dir>', 'keep certificate, records and data there; without it they end with the process')
+    .option('--reset-key', "replace the demo merchant's key by a new one, and show that")
+    .action((options: DevOptions) => dev(options, io));
+}
+
+async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pick<CommandIo, 'out'>): Promise<void> {
+  const now = new Date();
+  const directory = await DataDirectory.open(dataDir ?? null);
+  const config = await directory.orClose(() => loadConfig({ file, presets: presetsFor(directory) }));
+  const log = createLogger(config.log.level);
+  await runServer(config, log, async (closeLater) => {
+    closeLater(() => directory.close());
+    await directory.ensureCertificate(now);
+    await directory.ensureAdminToken();
+    const embedded = await startEmbeddedRegistry(config, log);
+    closeLater(() => embedded.close());
+    const registryUrl = embedded.registry.url;
+    const token = await readToken(config.registry.tokenFile);
+    const admin = new AdminClient({ registry: new URL(registryUrl), token });
+    const { environment } = config;
+    const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
+
+    const { listen, database } = config.services;
+    const services = await startServices({ ...listen, databaseUrl: database.url, clock: systemClock, logger: log });
+    closeLater(() => services.close());
+    const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
+
+    // The services may have taken a free port, so what leads to them is known only now.
+    const upstream = { url: services.url };
+    const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
+    const wired = loadConfig({ file, presets: { ...presetsFor(directory), upstreams } });
+    const gateway = await startGateway(wired, await openPorts(wired, log, embedded.records));
+    closeLater(() => gateway.drain());
+    await untilAvailable(embedded.records);
+
+    const { https, http, management } = gateway.addresses;
+    if (https === null) throw new OperatorError('dev shows the API over TLS: leave listen.https as it is.');
+    out(
+      welcomeText({
+        baseUrl: `${urlOf('https', https)}${wired.basePath}`,
+        plainUrl: http && urlOf('http', http),
+        managementUrl: management && urlOf('http', management),
+        servicesUrl: services.url,
+        registryUrl,
+        adminTokenFile: config.registry.tokenFile ?? directory.adminTokenFile,
+        dataDirectory: directory.path,
+        kept: directory.kept,
+        certFile: wired.listen.https?.certFile ?? directory.certFile,
+        accessLog: wired.accessLog.destination,
+        merchantId,
+        walletId,
+        key,
+      }),
+    );
+  });
+}
+
+/** What `dev` sets up where the configuration file says nothing: this machine alone, and files in its directory. */
+function presetsFor(directory: DataDirectory): DeepPartial<Config> {
+  const { certFile, keyFile } = directory;
+  const redisUrl = process.env.REDIS_URL;
+  return {
+    listen: { https: { host: '127.0.0.1', port: 8443, certFile, keyFile }, http: { host: '127.0.0.1', port: 8080 } },
+    keyStore:
+      redisUrl === undefined ? { kind: 'memory' } : { kind: 'redis', redis: { url: redisUrl, prefix: redisPrefix } },
+    registry: { database: { url: `sqlite:${directory.file('registry.db')}` }, tokenFile: directory.adminTokenFile },
+    torExits: { sources: [exampleExits], allowReserved: true },
+    services: { database: { url: `sqlite:${directory.file('services.db')}` } },
+    accessLog: { destination: directory.file('access.log') },
+    log: { level: 'warn' },
+  };
+}
+
+/** Waits for the registry's first projection, so that the first pasted line is not too early. */
+async function untilAvailable(records: Records): Promise<void> {
+  for (let waited = 0; records.unavailableReason() !== null; waited += pollMilliseconds) {
+    if (waited > longestWaitMilliseconds)
+      throw new OperatorError(`The records are not there: ${records.unavailableReason() ?? ''}.`);
+    await setTimeout(pollMilliseconds);
+  }
+}
+
+function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
+  return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+}

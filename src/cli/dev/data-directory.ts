@@ -1,0 +1,100 @@
+import { randomBytes, X509Certificate } from 'node:crypto';
+import { access, constants, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { OperatorError } from '../../config/operator-error.js';
+import { createSelfSigned } from './self-signed.js';
+
+const renewBeforeMilliseconds = 86_400_000;
+
+/** Where `dev` keeps its files: a directory of the user's, or a temporary one that ends with the process. */
+export class DataDirectory {
+  private constructor(
+    readonly path: string,
+    readonly kept: boolean,
+  ) {}
+
+  /**
+   * @param directory null: a temporary one
+   * @throws OperatorError when it cannot be made or written
+   */
+  static async open(directory: string | null): Promise<DataDirectory> {
+    const wanted = directory === null ? path.join(tmpdir(), 'merchant-gateway-dev-') : path.resolve(directory);
+    try {
+      if (directory === null) return new DataDirectory(await mkdtemp(wanted), false);
+      await mkdir(wanted, { recursive: true, mode: 0o700 });
+      await access(wanted, constants.W_OK | constants.X_OK);
+      return new DataDirectory(wanted, true);
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
+      const reason = { EACCES: 'permission denied', EEXIST: 'it is a file', ENOTDIR: 'a part of it is a file' }[code];
+      throw new OperatorError(`The data directory ${wanted} cannot be written: ${reason ?? code}.`, { cause: error });
+    }
+  }
+
+  file(name: string): string {
+    return path.join(this.path, name);
+  }
+
+  get certFile(): string {
+    return this.file('certificate.pem');
+  }
+
+  get keyFile(): string {
+    return this.file('private-key.pem');
+  }
+
+  get adminTokenFile(): string {
+    return this.file('admin-token');
+  }
+
+  /** Makes the certificate, or a new one where the old one has ended or soon will. */
+  async ensureCertificate(now: Date): Promise<void> {
+    if (await this.#hasCertificate(now)) return;
+    const { cert, key } = await createSelfSigned(now);
+    await this.#write(this.keyFile, key, { mode: 0o600 });
+    await this.#write(this.certFile, cert, {});
+  }
+
+  /** Makes the token of administrators, where there is none yet. */
+  async ensureAdminToken(): Promise<void> {
+    const token = `${randomBytes(32).toString('hex')}\n`;
+    await this.#write(this.adminTokenFile, token, { mode: 0o600, flag: 'wx' });
+  }
+
+  /** Does something that may fail, and then leaves nothing behind. */
+  async orClose<Result>(act: () => Result): Promise<Result> {
+    try {
+      return act();
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
+  }
+
+  /** Removes a temporary directory; one of the user's stays. */
+  async close(): Promise<void> {
+    if (!this.kept) await rm(this.path, { recursive: true, force: true });
+  }
+
+  /** With the flag `wx` a file that is there already stays as it is. */
+  async #write(file: string, text: string, options: { mode?: number; flag?: string }): Promise<void> {
+    try {
+      await writeFile(file, text, options);
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
+      if (code === 'EEXIST') return;
+      throw new OperatorError(`The file ${file} cannot be written: ${code}.`, { cause: error });
+    }
+  }
+
+  async #hasCertificate(now: Date): Promise<boolean> {
+    try {
+      await access(this.keyFile);
+      const { validTo } = new X509Certificate(await readFile(this.certFile));
+      return Date.parse(validTo) - now.getTime() > renewBeforeMilliseconds;
+    } catch {
+      return false;
+    }
+  }
+}

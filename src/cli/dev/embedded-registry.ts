@@ -1,0 +1,69 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import { MemoryRecords } from '../../adapters/memory/memory-records.js';
+import { RedisRecordsStore } from '../../adapters/redis/redis-records-store.js';
+import type { Config } from '../../config/schema.js';
+import type { Records } from '../../gateway/ports.js';
+import type { RecordsStore } from '../../registry/ports.js';
+import { startRegistry } from '../../registry/start-registry.js';
+import type { RunningRegistry } from '../../registry/start-registry.js';
+import type { Logger } from '../../telemetry/logger.js';
+import { openRecords, readPepper } from '../open-ports.js';
+import { redisAddressOf } from '../redis-address.js';
+import { systemClock, systemTimers } from '../system-clock.js';
+
+/** A registry in the process of the gateway that reads its records. */
+export interface EmbeddedRegistry {
+  readonly registry: RunningRegistry;
+  readonly records: Records;
+  close(): Promise<void>;
+}
+
+/** Starts a registry over Redis, where the configuration says so, or over records in memory that the gateway reads too. */
+export async function startEmbeddedRegistry(config: Config, log: Logger): Promise<EmbeddedRegistry> {
+  const { store, records, close } = await openBothSides(config, log);
+  const { listen, database, tokenFile } = config.registry;
+  try {
+    const registry = await startRegistry({
+      ...listen,
+      ...{ databaseUrl: database.url, tokenFile, store, clock: systemClock, timers: systemTimers },
+      random: randomBytes,
+      pepper: await readPepper(config.keys.pepperFile),
+      maxStaleSeconds: config.keyStore.cache.maxStaleSeconds,
+      logger: log,
+    });
+    return {
+      registry,
+      records,
+      close: async () => {
+        await registry.close();
+        await close();
+      },
+    };
+  } catch (error) {
+    await close();
+    await records.close();
+    throw error;
+  }
+}
+
+/** The records as the registry writes them and as the gateway reads them; whoever reads them closes that side. */
+async function openBothSides(
+  config: Config,
+  log: Logger,
+): Promise<{ store: RecordsStore; records: Records; close: () => Promise<void> }> {
+  if (config.keyStore.kind === 'redis') {
+    const { redis } = config.keyStore;
+    const store = new RedisRecordsStore(await redisAddressOf(redis), redis.prefix, (error) => {
+      log.warn({ err: error }, 'a connection to Redis failed; it is tried again');
+    });
+    return { store, records: await openRecords(config, log), close: () => store.close() };
+  }
+  const memory = new MemoryRecords({}, undefined, {
+    instanceId: 'dev',
+    environment: config.environment,
+    host: hostname(),
+    startedAt: new Date(systemClock.now()).toISOString(),
+  });
+  return { store: memory, records: memory, close: () => Promise.resolve() };
+}

@@ -1,0 +1,68 @@
+/** What the welcome text tells of. */
+export interface Welcome {
+  /** `https://host:port/v1` */
+  readonly baseUrl: string;
+  readonly plainUrl: string | null;
+  readonly managementUrl: string | null;
+  readonly servicesUrl: string;
+  readonly registryUrl: string;
+  readonly adminTokenFile: string;
+  readonly dataDirectory: string;
+  readonly kept: boolean;
+  readonly certFile: string;
+  readonly accessLog: string;
+  readonly merchantId: string;
+  readonly walletId: string;
+  /** Null where the key was shown in an earlier run. */
+  readonly key: string | null;
+}
+
+/** The text that `dev` prints when everything takes requests. */
+export function welcomeText(welcome: Welcome): string {
+  const { baseUrl, key } = welcome;
+  const payout = {
+    walletId: welcome.walletId,
+    destinationBankCode: '058',
+    destinationAccountNumber: '0123456789',
+    destinationAccountName: 'Amina Okafor',
+    amount: 250_000,
+    remarks: 'My first payout',
+  };
+  const curl = `curl -i --cacert ${quote(welcome.certFile)}`;
+  const withKey = `${curl} -H ${key === null ? '"x-api-key: $API_KEY"' : quote(`x-api-key: ${key}`)}`;
+  return `
+merchant-gateway takes requests. Ctrl-C ends it${welcome.kept ? '' : ' and forgets everything'}.
+
+  merchant API   ${baseUrl}${welcome.plainUrl === null ? '' : `\n  plain HTTP     ${welcome.plainUrl}  (answers that requests must use TLS)`}
+  management     ${welcome.managementUrl === null ? 'off' : `${welcome.managementUrl}/readyz  /livez  /metrics`}
+  services       ${welcome.servicesUrl}  (behind the gateway)
+  admin API      ${welcome.registryUrl}  (token in ${welcome.adminTokenFile})
+  access log     ${welcome.accessLog}
+  data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; keep it with --data-dir DIR)'}
+
+  merchant       ${welcome.merchantId}
+  API key        ${key ?? 'was shown when this data directory was made; --reset-key makes a new one.\n                 The lines below take it from the variable API_KEY.'}${key === null ? '' : '\n                 shown this once: it is stored as a hash'}
+
+List transactions (200):
+
+${withKey} ${baseUrl}/transactions
+
+Create a payout of 2,500.00 NGN (201):
+
+${withKey} -H 'content-type: application/json' -d ${quote(JSON.stringify(payout))} ${baseUrl}/dev/payouts
+
+See a refusal (401):
+
+${curl} ${baseUrl}/transactions
+
+Administer merchants and keys:
+
+npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-file ${quote(welcome.adminTokenFile)}
+
+`;
+}
+
+/** A word for a POSIX shell. */
+function quote(word: string): string {
+  return /^[\w./:@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}

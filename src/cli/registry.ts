@@ -1,0 +1,50 @@
+import { randomBytes } from 'node:crypto';
+import { Command } from 'commander';
+import { RedisRecordsStore } from '../adapters/redis/redis-records-store.js';
+import { loadConfig } from '../config/load.js';
+import { startRegistry } from '../registry/start-registry.js';
+import { createLogger } from '../telemetry/logger.js';
+import { readPepper } from './open-ports.js';
+import { redisAddressOf } from './redis-address.js';
+import { runServer } from './run-server.js';
+import { systemClock, systemTimers } from './system-clock.js';
+
+/** The registry writes many records at once, and nobody waits for a single one of them. */
+const commandTimeoutMilliseconds = 5_000;
+
+/** `registry`: the control plane. */
+export function registryCommand(): Command {
+  return new Command('registry')
+    .description('own merchants and keys: system of record, admin API, projection into Redis')
+    .option('--config <file>', 'configuration file')
+    .action(registry);
+}
+
+async function registry({ config: file }: { readonly config?: string }): Promise<void> {
+  const config = loadConfig({ file });
+  const log = createLogger(config.log.level);
+  const { listen, database, tokenFile } = config.registry;
+  const { redis, cache } = config.keyStore;
+  const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
+  const pepper = await readPepper(config.keys.pepperFile);
+  await runServer(config, log, async (closeLater) => {
+    const store = new RedisRecordsStore(address, redis.prefix, (error) => {
+      log.warn({ err: error }, 'a connection to Redis failed; it is tried again');
+    });
+    closeLater(() => store.close());
+    const running = await startRegistry({
+      ...listen,
+      databaseUrl: database.url,
+      tokenFile,
+      store,
+      clock: systemClock,
+      timers: systemTimers,
+      random: randomBytes,
+      pepper,
+      maxStaleSeconds: cache.maxStaleSeconds,
+      logger: log,
+    });
+    closeLater(() => running.close());
+    log.info({ url: running.url }, 'the registry takes requests');
+  });
+}

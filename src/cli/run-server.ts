@@ -1,0 +1,49 @@
+import type { Config } from '../config/schema.js';
+import type { Logger } from '../telemetry/logger.js';
+import { stopOnSignal } from './stop-on-signal.js';
+
+/** Time beyond the drain timeout until the process ends by force. */
+const marginMilliseconds = 5_000;
+
+/**
+ * Starts a server and has it end with the process. A signal is heard from the first moment on, so that what is open by
+ * then is closed also when the start is not over.
+ * @param start opens one thing after the other, and says at once how each is closed
+ */
+export async function runServer(
+  config: Pick<Config, 'limits'>,
+  log: Logger,
+  start: (closeLater: (close: () => Promise<void>) => void) => Promise<void>,
+): Promise<void> {
+  const closers: (() => Promise<void>)[] = [];
+  const stop = async (): Promise<void> => {
+    for (const close of closers.splice(0).toReversed()) await close();
+  };
+  const progress = { isStopping: false };
+  let starting = Promise.resolve();
+  const forget = stopOnSignal({
+    stop: async () => {
+      progress.isStopping = true;
+      log.info('draining');
+      await starting.catch(() => undefined); // what is just being opened is closed as well
+      await stop();
+      log.info('drained');
+    },
+    timeoutMilliseconds: () => config.limits.drainTimeoutSeconds * 1000 + marginMilliseconds,
+    onFailure: (error) => {
+      log.fatal({ err: error }, 'ends with a failure');
+    },
+  });
+  starting = start((close) => {
+    closers.push(close);
+    if (progress.isStopping) throw new Error('told to stop during the start');
+  });
+  try {
+    await starting;
+  } catch (error) {
+    if (progress.isStopping) return;
+    forget();
+    await stop();
+    throw error;
+  }
+}

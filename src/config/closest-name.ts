@@ -1,0 +1,30 @@
+/** The name that a misspelt one was probably meant to be, or undefined. */
+export function closestName(name: string, candidates: readonly string[]): string | undefined {
+  const limit = Math.max(1, Math.floor(name.length / 4));
+  let best: string | undefined;
+  let bestDistance = limit + 1;
+  for (const candidate of candidates) {
+    const distance = editDistance(plain(name), plain(candidate));
+    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
+  }
+  return best;
+}
+
+/** Small letters alone, so that `cert_file` and `CertFile` are as near to `certFile` as can be. */
+function plain(name: string): string {
+  return name.slice(0, 64).toLowerCase().replaceAll(/[_-]/g, '');
+}
+
+/** How many characters have to be put in, left out or changed to make one of the other. */
+function editDistance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, index) => index);
+  for (let index = 0; index < from.length; index++) {
+    const next = [index + 1];
+    for (let column = 1; column <= to.length; column++) {
+      const replaced = (row[column - 1] ?? 0) + (from[index] === to[column - 1] ? 0 : 1);
+      next.push(Math.min(replaced, (row[column] ?? 0) + 1, (next[column - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
+}

@@ -1,0 +1,100 @@
+import { Check } from 'typebox/value';
+import { ConfigError } from './config-error.js';
+import type { Problem } from './config-error.js';
+import { checkedText, readConfigFile } from './config-file.js';
+import { ruleProblems } from './rules.js';
+import type { RuleProblem } from './rules.js';
+import { configSchema } from './schema.js';
+import type { Config, DeepPartial } from './schema.js';
+import type { Option } from './schema/option.js';
+import { asMapping, validate } from './validate.js';
+import { readYaml } from './yaml-source.js';
+
+/** Where a configuration comes from. Without file and text it is the presets and the defaults. */
+export interface ConfigSource {
+  readonly file?: string | undefined;
+  /** In place of the file's contents; `file` then only names it. */
+  readonly text?: string | undefined;
+  /** Values below the file's: groups of options are merged, all else is replaced. */
+  readonly presets?: DeepPartial<Config> | undefined;
+  /** For `${VAR}`; the process's environment unless given. */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined;
+}
+
+/**
+ * Reads, completes and checks a configuration. It connects to nothing and opens none of the files that it names.
+ * @throws ConfigError with everything that is wrong
+ */
+export function loadConfig({ file, text, presets = {}, env = process.env }: ConfigSource = {}): Config {
+  const source = readYaml(text === undefined ? fileText(file) : checkedText(text, file ?? null), env);
+  const { value, problems } = validate(configSchema, layer(configSchema, presets, source.value));
+  const config = deepFreeze(value);
+  if (!Check(configSchema, config)) throw new Error('a default or an example of the schema is not of its form');
+  const wrong = [...source.problems, ...problems.filter(({ path }) => !source.unread.has(path))];
+  const all = [...wrong, ...soundRuleProblems(config, wrong)];
+  if (all.length === 0) return config;
+  const located = all.map((problem) => withLine(problem, source.lines));
+  throw new ConfigError(located.toSorted(byLine), file ?? null);
+}
+
+function fileText(file: string | undefined): string {
+  return file === undefined ? '' : readConfigFile(file);
+}
+
+/** One value above another: what the upper one leaves out is taken from the lower one. */
+function layer(option: Option, lower: unknown, upper: unknown): unknown {
+  if (upper === undefined) return lower;
+  // A section with nothing in it; elsewhere null is a value.
+  if (upper === null && option.properties !== undefined) return lower;
+  const [below, above] = [asMapping(lower), asMapping(upper)];
+  if (below === null || above === null) return upper;
+  const names = new Set([...Object.keys(below), ...Object.keys(above)]);
+  return Object.fromEntries(
+    [...names].map((name) => [name, layer(childOf(option, name), own(below, name), own(above, name))]),
+  );
+}
+
+function childOf(option: Option, name: string): Option {
+  const { properties = {} } = option.anyOf?.[0] ?? option;
+  return (Object.hasOwn(properties, name) ? properties[name] : undefined) ?? {};
+}
+
+function own(mapping: Readonly<Record<string, unknown>>, name: string): unknown {
+  return Object.hasOwn(mapping, name) ? mapping[name] : undefined;
+}
+
+/** Which rules are broken, other than by a value that only stands in for a wrong one. */
+function soundRuleProblems(config: Config, wrong: readonly Problem[]): Problem[] {
+  const wrongPaths = new Set(wrong.map(({ path }) => path));
+  const isSound = ({ path, others = [] }: RuleProblem): boolean =>
+    ![path, ...others].some((one) => ancestry(one).some((part) => wrongPaths.has(part)));
+  return ruleProblems(config).filter(isSound);
+}
+
+/** A path, what it stands in, and so on up to but without the whole. */
+function ancestry(path: string): string[] {
+  const paths: string[] = [];
+  for (let rest = path; rest !== ''; rest = rest.replace(lastPart, '')) paths.push(rest);
+  return paths;
+}
+
+const lastPart = /(?:\.?[\w-]+|\[\d+\]|\["(?:[^"\\]|\\.)*"\]|.)$/;
+
+function withLine(problem: Problem, lines: ReadonlyMap<string, number>): Problem {
+  if (problem.line !== undefined) return problem;
+  const line = ancestry(problem.path)
+    .map((path) => lines.get(path))
+    .find((one) => one !== undefined);
+  return line === undefined ? problem : { ...problem, line };
+}
+
+/** In the order of the file; what does not stand in it comes last. */
+function byLine(a: Problem, b: Problem): number {
+  return (a.line ?? Number.MAX_SAFE_INTEGER) - (b.line ?? Number.MAX_SAFE_INTEGER);
+}
+
+function deepFreeze(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  Object.values(value).forEach(deepFreeze);
+  return Object.freeze(value);
+}

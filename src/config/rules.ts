@@ -1,0 +1,164 @@
+import { parseIpAddress } from '../policy/ip-address.js';
+import { compileIpRanges, InvalidIpRange } from '../policy/ip-ranges.js';
+import type { Problem } from './config-error.js';
+import type { Config } from './schema.js';
+
+/** A problem, and the other options that take part in it. */
+export interface RuleProblem extends Problem {
+  readonly others?: readonly string[];
+}
+
+type Rule = (config: Config) => RuleProblem[];
+
+/** What is wrong between options that are each right by themselves. */
+export function ruleProblems(config: Config): RuleProblem[] {
+  return rules.flatMap((rule) => rule(config));
+}
+
+const rules: readonly Rule[] = [
+  listenersDoNotCollide,
+  proxiesAreAddresses,
+  proxiesAreNotEveryone,
+  upstreamUrlsAreUrls,
+  authoritiesAreForHttps,
+  routesAreDistinct,
+  routesHaveUpstreams,
+  headFitsIntoRequest,
+  redisUrlIsUrl,
+  sentinelsAreNamed,
+];
+
+function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
+  const problems: RuleProblem[] = [];
+  const taken: { name: string; host: string; port: number }[] = [];
+  for (const [name, listener] of Object.entries(listen)) {
+    if (listener === null || listener.port === 0) continue;
+    const { host, port } = listener;
+    const other = taken.find((one) => one.port === port && hostsOverlap(one.host, host));
+    taken.push({ name, host, port });
+    if (other === undefined) continue;
+    problems.push({
+      path: `listen.${name}.port`,
+      message: `is that of listen.${other.name} already; expected another port`,
+      others: [`listen.${name}.host`, `listen.${other.name}.port`, `listen.${other.name}.host`],
+    });
+  }
+  return problems;
+}
+
+function hostsOverlap(one: string, other: string): boolean {
+  return one.toLowerCase() === other.toLowerCase() || holds(one, other) || holds(other, one);
+}
+
+/** A socket on `::` takes IPv4 as well. */
+function holds(everyAddress: string, host: string): boolean {
+  return everyAddress === '::' || (everyAddress === '0.0.0.0' && !host.includes(':'));
+}
+
+function proxiesAreAddresses({ trustedProxies }: Config): RuleProblem[] {
+  return trustedProxies.flatMap((entry, index) =>
+    isIpRange(entry)
+      ? []
+      : [{ path: `trustedProxies[${index}]`, message: 'expected an IP address or CIDR, such as 10.0.0.0/8' }],
+  );
+}
+
+function isIpRange(entry: string): boolean {
+  try {
+    compileIpRanges([entry]);
+    return true;
+  } catch (error) {
+    if (error instanceof InvalidIpRange) return false;
+    throw error;
+  }
+}
+
+/** The widest private networks are 10.0.0.0/8 and fc00::/7; what is wider, or as wide elsewhere in IPv6, holds clients. */
+function proxiesAreNotEveryone({ trustedProxies }: Config): RuleProblem[] {
+  return trustedProxies.flatMap((entry, index) => {
+    const [text = '', length] = entry.split('/');
+    if (length === undefined || !isIpRange(entry)) return [];
+    const shortest = shortestPrefix(text);
+    if (Number(length) >= shortest) return [];
+    const message = `trusts so many addresses that any client could choose its own: expected a prefix of /${shortest} or longer`;
+    return [{ path: `trustedProxies[${index}]`, message }];
+  });
+}
+
+function shortestPrefix(address: string): number {
+  if (!address.includes(':')) return 8;
+  const isIpv4Mapped = parseIpAddress(address)?.family === 4;
+  if (isIpv4Mapped) return 96 + 8;
+  return /^f[cd]/i.test(address) ? 7 : 16;
+}
+
+function upstreamUrlsAreUrls({ upstreams }: Config): RuleProblem[] {
+  return Object.entries(upstreams).flatMap(([name, { url }]) =>
+    URL.canParse(url) ? [] : [{ path: `upstreams.${name}.url`, message: 'expected a host and, if need be, a port' }],
+  );
+}
+
+/** A file without effect would look like protection. */
+function authoritiesAreForHttps({ upstreams }: Config): RuleProblem[] {
+  return Object.entries(upstreams).flatMap(([name, { url, caFile }]) =>
+    caFile === null || url.startsWith('https:')
+      ? []
+      : [
+          {
+            path: `upstreams.${name}.caFile`,
+            message: 'is for an https:// upstream; expected null',
+            others: [`upstreams.${name}.url`],
+          },
+        ],
+  );
+}
+
+function routesAreDistinct({ routes }: Config): RuleProblem[] {
+  const first = new Map<string, number>();
+  return routes.flatMap(({ path }, index) => {
+    const other = first.get(path);
+    if (other === undefined) {
+      first.set(path, index);
+      return [];
+    }
+    const message = `is that of routes[${other}] already`;
+    return [{ path: `routes[${index}].path`, message, others: [`routes[${other}].path`] }];
+  });
+}
+
+function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
+  const expected = Object.keys(upstreams).join(', ') || 'an upstream, and there is none';
+  return routes.flatMap(({ upstream }, index) =>
+    Object.hasOwn(upstreams, upstream)
+      ? []
+      : [
+          {
+            path: `routes[${index}].upstream`,
+            message: `is not the name of an upstream; expected ${expected}`,
+            others: ['upstreams'],
+          },
+        ],
+  );
+}
+
+/** Node refuses to start a server in which it is otherwise. */
+function headFitsIntoRequest({ limits }: Config): RuleProblem[] {
+  const { headersTimeoutSeconds, requestTimeoutSeconds } = limits;
+  if (headersTimeoutSeconds <= requestTimeoutSeconds) return [];
+  const message = `expected at most limits.requestTimeoutSeconds, which is ${requestTimeoutSeconds}`;
+  return [{ path: 'limits.headersTimeoutSeconds', message, others: ['limits.requestTimeoutSeconds'] }];
+}
+
+function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
+  const { url } = keyStore.redis;
+  const database = URL.canParse(url) ? new URL(url).pathname : null;
+  if (database !== null && /^\/?\d{0,4}$/.test(database)) return [];
+  return [
+    { path: 'keyStore.redis.url', message: 'expected redis://host:port or rediss://host:port, and /number if need be' },
+  ];
+}
+
+function sentinelsAreNamed({ keyStore }: Config): RuleProblem[] {
+  if (keyStore.redis.sentinel?.servers.length !== 0) return [];
+  return [{ path: 'keyStore.redis.sentinel.servers', message: 'expected at least one sentinel' }];
+}

@@ -1,0 +1,171 @@
+import Type from 'typebox';
+import { line, nullable, optionalFile, section } from './option.js';
+
+const sentinel = section(
+  {
+    masterName: line({ default: 'mymaster', description: 'The name that the sentinels know the master by.' }),
+    servers: Type.Array(
+      Type.String({
+        pattern: '^(?:[A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5}$',
+        expects: 'host:port',
+        examples: ['sentinel-0.example:26379'],
+      }),
+      {
+        maxItems: 32,
+        description: 'The sentinels.',
+        expects: 'a list of host:port',
+        examples: [['sentinel-0.example:26379']],
+      },
+    ),
+  },
+  { description: '' },
+);
+
+const redis = section(
+  {
+    url: Type.String({
+      pattern: '^rediss?://[^\\s@]+$',
+      maxLength: 4096,
+      default: 'redis://127.0.0.1:6379',
+      description:
+        'Server, as redis://host:port or, with TLS, rediss://host:port; /number after it selects a database. With ' +
+        'sentinel only its scheme and its database count.',
+      expects: 'redis:// or rediss://, a host and no user or password (those are options of their own)',
+    }),
+    prefix: line({ default: 'mg:', description: 'Put in front of the name of every record.' }),
+    username: nullable(line({}), { description: 'User of an access control list. null: the default user.' }),
+    passwordFile: optionalFile('File with the password. null: none.'),
+    caFile: optionalFile('PEM file of the authority that signed the certificate, for rediss://. null: public ones.'),
+    sentinel: nullable(sentinel, { description: 'The sentinels that know which server is the master. null: none.' }),
+    commandTimeoutMilliseconds: Type.Integer({
+      minimum: 10,
+      maximum: 10_000,
+      default: 200,
+      description: 'How long an answer is waited for before Redis counts as away.',
+    }),
+  },
+  { description: 'The Redis that the registry writes and gateways read. It must never evict (noeviction).' },
+);
+
+const cache = section(
+  {
+    maxEntries: Type.Integer({
+      minimum: 1,
+      maximum: 10_000_000,
+      default: 100_000,
+      description: 'Records that are held.',
+    }),
+    maxAgeSeconds: Type.Integer({
+      minimum: 0,
+      maximum: 86_400,
+      default: 60,
+      description: 'How long a record is used before it is asked for again.',
+    }),
+    unknownMaxEntries: Type.Integer({
+      minimum: 1,
+      maximum: 10_000_000,
+      default: 100_000,
+      description: 'Unknown keys that are remembered as unknown.',
+    }),
+    unknownMaxAgeSeconds: Type.Integer({
+      minimum: 0,
+      maximum: 86_400,
+      default: 5,
+      description: 'How long a key is remembered as unknown.',
+    }),
+    maxStaleSeconds: Type.Integer({
+      minimum: 0,
+      maximum: 86_400,
+      default: 30,
+      description: 'How long records are still used when the store cannot be asked. After that: 503.',
+    }),
+  },
+  { description: 'Records that a gateway holds, so that it need not ask for each request.' },
+);
+
+const memory = section(
+  { recordsFile: optionalFile('JSON file with the records, for the kind memory.') },
+  { description: 'A store within the process, read from a file when it starts.' },
+);
+
+/** Where API keys and merchants are looked up. */
+export const keyStore = section(
+  {
+    kind: Type.Enum(['redis', 'memory'], { default: 'redis', description: 'Which store.' }),
+    memory,
+    redis,
+    cache,
+  },
+  { description: 'Where API keys and merchants are looked up.' },
+);
+
+/** How API keys are looked up. */
+export const keys = section(
+  {
+    pepperFile: optionalFile(
+      'File with the secret for HMAC-SHA-256 of API keys. null: plain SHA-256. A change makes every key unknown.',
+    ),
+  },
+  { description: 'How API keys are hashed.' },
+);
+
+/** The list of Tor exits. */
+export const torExits = section(
+  {
+    enabled: Type.Boolean({ default: true, description: 'Refuse clients that come from Tor exits.' }),
+    sources: Type.Array(
+      line({
+        expects: 'the path of a file',
+        examples: ['tor-exit-list/example-snapshot.txt'],
+        unavailable: { pattern: '^[a-z][a-z0-9+.-]*://', is: 'a URL' },
+      }),
+      {
+        default: [],
+        maxItems: 32,
+        description:
+          'Files with the addresses of exits, in either format of the Tor project: torbulkexitlist (an address a ' +
+          'line) or exit-addresses. URLs are not available in this version.',
+        expects: 'a list of paths',
+      },
+    ),
+    refreshMinutes: Type.Integer({
+      minimum: 1,
+      maximum: 1440,
+      default: 60,
+      description: 'How often the sources are read again.',
+    }),
+    snapshotFile: line({
+      default: 'var/tor-exits.json',
+      description: 'Where the last good list is kept for the next start.',
+      expects: 'the path of a file',
+      unavailable: true,
+    }),
+    whenUnavailable: Type.Enum(['deny', 'allow'], {
+      default: 'deny',
+      description: 'deny: not ready until a list is loaded. allow: without a list, nobody is taken for an exit.',
+      unavailable: true,
+    }),
+    maxAgeHours: Type.Integer({
+      minimum: 1,
+      maximum: 8760,
+      default: 48,
+      description: 'A list older than this counts as unavailable.',
+      unavailable: true,
+    }),
+    allowReserved: Type.Boolean({
+      default: false,
+      description: 'Keep entries in private, loopback and documentation ranges. For test set-ups.',
+    }),
+  },
+  { description: 'The exits of the Tor network, whose clients are refused.' },
+);
+
+/** Databases about addresses. */
+export const geoip = section(
+  {
+    countryFile: optionalFile('Country of an address, for the access log.'),
+    asnFile: optionalFile('Autonomous system of an address, for the access log.'),
+    anonymousIpFile: optionalFile('Anonymous IP database; it also tells Tor exits.'),
+  },
+  { description: 'Databases in MaxMind format (.mmdb).', unavailable: true },
+);

@@ -1,0 +1,163 @@
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseAllDocuments, Scalar } from 'yaml';
+import type { Document, Node, Pair, YAMLError } from 'yaml';
+import { pathText } from './config-error.js';
+import type { OptionPath, Problem } from './config-error.js';
+import { interpolate } from './interpolate.js';
+
+/** What a YAML text says. */
+export interface YamlSource {
+  readonly value: unknown;
+  /** Line of each option, by its path. */
+  readonly lines: ReadonlyMap<string, number>;
+  readonly problems: readonly Problem[];
+  /** Paths of the options whose value could not be made out. */
+  readonly unread: ReadonlySet<string>;
+}
+
+/** More than anybody writes, and too few for a text that unfolds into millions of values. */
+const maxAliases = 100;
+
+/**
+ * A line that begins far to the right, by blanks or by `- - -`. The parser compiles an expression for each depth, and
+ * can exhaust the memory of the process with them.
+ */
+const deepIndentation = /^[ ?:-]{200}/m;
+
+const nothing: YamlSource = { value: null, lines: new Map(), problems: [], unread: new Set() };
+
+const nestedTooDeep = 'the nesting is too deep';
+
+const faults: Partial<Record<YAMLError['code'], string>> = {
+  BAD_INDENT: 'the indentation does not fit the lines above',
+  MISSING_CHAR: 'a quote, bracket, colon or comma is missing',
+  RESOURCE_EXHAUSTION: nestedTooDeep,
+  TAB_AS_INDENT: 'a tab stands in the indentation; use spaces',
+  TAG_RESOLVE_FAILED: 'tags (!name) are not known here',
+};
+
+/** Reads a YAML text and puts variables into its values. Never throws for what the text says. */
+export function readYaml(text: string, env: Readonly<Record<string, string | undefined>>): YamlSource {
+  const lineCounter = new LineCounter();
+  const lineAt = (offset: number): number => lineCounter.linePos(offset).line;
+  const tooDeep = deepIndentation.exec(text);
+  if (tooDeep !== null) return refused(notYaml(nestedTooDeep), text.slice(0, tooDeep.index).split('\n').length);
+  // Duplicates are looked for below: the parser's own search takes minutes for a large file. Its messages are not
+  // used, since they quote the text, which may hold a secret.
+  const documents = parseAllDocuments(text, {
+    lineCounter,
+    prettyErrors: false,
+    resolveKnownTags: false,
+    stringKeys: true,
+    uniqueKeys: false,
+    logLevel: 'silent',
+  });
+  const [document, second] = Array.isArray(documents) ? documents : [];
+  if (document === undefined) return nothing;
+  // One fault makes others that say nothing new.
+  const [fault] = [...document.errors, ...document.warnings];
+  if (fault !== undefined) return refused(messageOf(fault, text), lineAt(fault.pos[0]));
+  if (second !== undefined) return refused('a second document (---) begins here', lineAt(second.range[0]));
+  return new Reading(document, env, lineAt).read();
+}
+
+function refused(message: string, line: number): YamlSource {
+  return { ...nothing, problems: [{ path: '', line, message }] };
+}
+
+function messageOf({ code, pos }: YAMLError, text: string): string {
+  const hint = text.slice(Math.max(0, pos[0] - 1), pos[0] + 1).includes('${')
+    ? '; between { } and [ ] a value with ${…} needs quotes'
+    : '';
+  return notYaml(`${faults[code] ?? 'something stands here that cannot stand here'}${hint}`);
+}
+
+function notYaml(reason: string): string {
+  return `not valid YAML: ${reason}`;
+}
+
+/** One pass over a document that makes plain values of it. */
+class Reading {
+  readonly #lines = new Map<string, number>();
+  readonly #problems: Problem[] = [];
+  readonly #unread = new Set<string>();
+  #aliases = 0;
+
+  constructor(
+    readonly document: Document.Parsed,
+    readonly env: Readonly<Record<string, string | undefined>>,
+    readonly lineAt: (offset: number) => number,
+  ) {}
+
+  read(): YamlSource {
+    const value = this.#valueOf(this.document.contents, []);
+    return { value, lines: this.#lines, problems: this.#problems, unread: this.#unread };
+  }
+
+  #valueOf(node: unknown, path: OptionPath): unknown {
+    if (isMap(node)) return this.#mappingOf(node.items, path);
+    if (isSeq(node)) {
+      return node.items.map((item, index) => {
+        this.#noteLine(item, [...path, index]);
+        return this.#valueOf(item, [...path, index]);
+      });
+    }
+    if (isScalar(node)) return this.#scalarOf(node, path);
+    if (isAlias(node)) {
+      this.#aliases += 1;
+      // Also ends an alias that stands within what it stands for.
+      if (this.#aliases === maxAliases) this.#report([], `more than ${maxAliases - 1} aliases (*name) in one file`);
+      const target = this.#aliases < maxAliases ? node.resolve(this.document) : null;
+      if (target === undefined) this.#report(path, 'an alias (*name) without an anchor (&name) above it');
+      return this.#valueOf(target, path);
+    }
+    return null;
+  }
+
+  #mappingOf(pairs: readonly Pair[], path: OptionPath): unknown {
+    const entries = new Map<string, unknown>();
+    for (const { key, value } of pairs) {
+      const name = isScalar(key) ? String(key.value) : '';
+      const at = [...path, name];
+      if (entries.has(name)) {
+        this.#problems.push({ path: pathText(at), ...this.#lineOf(key), message: 'is given twice' });
+        continue;
+      }
+      this.#noteLine(key, at);
+      entries.set(name, this.#valueOf(value, at));
+    }
+    return Object.fromEntries(entries);
+  }
+
+  #scalarOf(node: Scalar, path: OptionPath): unknown {
+    if (typeof node.value !== 'string') return node.value;
+    const { text, changed, problems } = interpolate(node.value, this.env);
+    for (const problem of new Set(problems)) this.#report(path, problem);
+    return changed && node.type === Scalar.PLAIN && node.tag === undefined ? this.#resolve(text) : text;
+  }
+
+  /** What a plain scalar of this text is: a number, true, null or the text itself. Never anything with structure. */
+  #resolve(text: string): unknown {
+    for (const tag of this.document.schema.tags) {
+      if (tag.collection === undefined && tag.default === true && tag.test?.test(text) === true) {
+        const value = tag.resolve(text, () => undefined, {});
+        return isScalar(value) ? value.value : value;
+      }
+    }
+    return text;
+  }
+
+  #noteLine(node: unknown, path: OptionPath): void {
+    const { line } = this.#lineOf(node);
+    if (line !== undefined) this.#lines.set(pathText(path), line);
+  }
+
+  #lineOf(node: unknown): { line?: number } {
+    const range = (node as Partial<Node> | null)?.range;
+    return range ? { line: this.lineAt(range[0]) } : {};
+  }
+
+  #report(path: OptionPath, message: string): void {
+    this.#problems.push({ path: pathText(path), message });
+    this.#unread.add(pathText(path));
+  }
+}

@@ -1,0 +1,40 @@
+import { DEFAULT_MIGRATION_TABLE, Migrator, sql, type Kysely, type Migration } from 'kysely';
+import { DatabaseError } from './database-error.js';
+
+/** Migrations by name; they run in the order of their names and are never changed once released. */
+export type Migrations = Readonly<Record<string, Migration>>;
+
+/**
+ * Runs the migrations that this database has not seen, in one transaction.
+ * @throws DatabaseError where one fails, or where the database has seen one that is not among these
+ */
+export async function migrate<Tables>(database: Kysely<Tables>, migrations: Migrations): Promise<void> {
+  const applied = await appliedMigrations(database);
+  const unknown = applied.find((name) => !Object.hasOwn(migrations, name));
+  if (unknown !== undefined) {
+    throw new DatabaseError(
+      `The database was written by a newer version (it has "${unknown}"): start that version, or restore an older backup.`,
+    );
+  }
+  const migrator = new Migrator({
+    db: database,
+    provider: { getMigrations: () => Promise.resolve({ ...migrations }) },
+  });
+  const { error, results } = await migrator.migrateToLatest();
+  if (error === undefined) return;
+  const failed = results?.find((result) => result.status === 'Error')?.migrationName;
+  const step = failed === undefined ? '' : ` at "${failed}"`;
+  const reason = error instanceof Error ? error.message : 'for an unknown reason';
+  throw new DatabaseError(`The database could not be brought up to date${step} and was left as it was: ${reason}.`, {
+    cause: error,
+  });
+}
+
+async function appliedMigrations<Tables>(database: Kysely<Tables>): Promise<string[]> {
+  const tables = await database.introspection.getTables({ withInternalKyselyTables: true });
+  if (!tables.some((table) => table.name === DEFAULT_MIGRATION_TABLE)) return [];
+  const { rows } = await sql<{ name: string }>`select name from ${sql.table(DEFAULT_MIGRATION_TABLE)}`.execute(
+    database,
+  );
+  return rows.map((row) => row.name);
+}

@@ -1,0 +1,33 @@
+/** What an operator can do about a failure, by the code that Node or PostgreSQL gives it. */
+const remedies: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'nothing listens there; start PostgreSQL or correct host and port',
+  ENOTFOUND: 'nothing has that name; correct the host',
+  EAI_AGAIN: 'its name cannot be looked up now; check the name server',
+  ETIMEDOUT: 'it does not answer; check host, port and firewall',
+  EHOSTUNREACH: 'it cannot be reached; check host and network',
+  ENETUNREACH: 'it cannot be reached; check host and network',
+  ECONNRESET: 'it closed the connection; look at its log',
+  '28P01': 'it refuses the password; correct user and password',
+  '28000': 'it does not let this user in from here; look at its pg_hba.conf',
+  '3D000': 'there is no such database; create it first',
+  '42501': 'the user may not connect to it; grant CONNECT',
+  '53300': 'it has too many connections; allow more, or stop some',
+  '57P03': 'it is starting or stopping; try again',
+};
+
+/** One sentence about why PostgreSQL cannot be connected to. It quotes nothing of the URL but the place. */
+export function explainPostgresFailure(error: unknown, place: string): string {
+  return `The PostgreSQL database ${place} cannot be used: ${remedyFor(error)}.`;
+}
+
+function remedyFor(error: unknown): string {
+  const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string };
+  const known = typeof code === 'string' && Object.hasOwn(remedies, code) ? remedies[code] : undefined;
+  if (known !== undefined) return known;
+  if (/timeout/i.test(message)) return 'no connection was free or made in time; check that it answers';
+  if (/SSL|certificate|self.signed/i.test(`${String(code)} ${message}`)) {
+    return 'TLS cannot be agreed on; check sslmode and the certificate';
+  }
+  if (/SASL|password must be/i.test(message)) return 'it asks for a password; put one into the URL';
+  return 'the connection failed; look at its log';
+}

@@ -1,0 +1,80 @@
+import { PostgresDialect, type PostgresPool } from 'kysely';
+import pg from 'pg';
+import { explainPostgresFailure } from './postgres-failure.js';
+import { DatabaseError } from './database-error.js';
+
+const mostConnections = 10;
+const connectTimeoutMilliseconds = 5000;
+const statementTimeoutMilliseconds = 30_000;
+/** A writer whose process hangs must not hold up the others for longer. */
+const idleTransactionTimeoutMilliseconds = 10_000;
+
+/**
+ * PostgreSQL for Kysely, over a pool that connects when it is first needed.
+ * @throws DatabaseError for a URL that cannot be read
+ */
+export function openPostgres(url: string): PostgresDialect {
+  const place = placeIn(url);
+  const pool = new pg.Pool({
+    connectionString: url,
+    application_name: 'merchant-gateway',
+    max: mostConnections,
+    connectionTimeoutMillis: connectTimeoutMilliseconds,
+    statement_timeout: statementTimeoutMilliseconds,
+    idle_in_transaction_session_timeout: idleTransactionTimeoutMilliseconds,
+    keepAlive: true,
+    types: { getTypeParser: parserOf as ParserLookup },
+  });
+  // An idle connection that breaks is taken out of the pool; without a listener it would end the process.
+  pool.on('error', () => undefined);
+  // The same for one that is lent out while no query is under way on it.
+  pool.on('connect', (client) => client.on('error', () => undefined));
+  return new PostgresDialect({ pool: sayingWhy(pool, place) });
+}
+
+type ParserLookup = typeof pg.types.getTypeParser;
+
+/** pg gives 64-bit integers as texts; on SQLite they are numbers. */
+function parserOf(...[type, format]: Parameters<ParserLookup>): (value: string) => unknown {
+  if (type === pg.types.builtins.INT8) return safeInteger;
+  return pg.types.getTypeParser(type, format) as (value: string) => unknown;
+}
+
+function safeInteger(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value)) throw new RangeError('an integer of the database is too large for a number');
+  return value;
+}
+
+function sayingWhy(pool: pg.Pool, place: string): PostgresPool {
+  return {
+    connect: async () => {
+      try {
+        return await pool.connect();
+      } catch (error) {
+        throw new DatabaseError(explainPostgresFailure(error, place), { cause: error });
+      }
+    },
+    end: () => pool.end(),
+  };
+}
+
+/** Host and database, without user and password. */
+function placeIn(url: string): string {
+  const parsed = URL.canParse(url) ? new URL(url) : null;
+  const name = parsed === null ? null : decoded(parsed.pathname.slice(1));
+  if (parsed === null || name === null) {
+    throw new DatabaseError(
+      'The PostgreSQL URL cannot be read: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with %40 for an @ in the password and so on.',
+    );
+  }
+  return `${name === '' ? 'of its user' : name} at ${parsed.host === '' ? 'this machine' : parsed.host}`;
+}
+
+function decoded(text: string): string | null {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
+}

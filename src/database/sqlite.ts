@@ -1,0 +1,54 @@
+import { mkdirSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import Libsql from 'libsql';
+import { DatabaseError } from './database-error.js';
+import { LibsqlDialect } from './libsql-dialect.js';
+
+const busyTimeoutMilliseconds = 5000;
+
+/**
+ * Opens an SQLite file, and creates it and its directory where there is none.
+ * @param path of the file, or `:memory:`
+ * @throws DatabaseError
+ */
+export function openSqlite(path: string): LibsqlDialect {
+  const location = path === ':memory:' ? path : resolve(path);
+  if (location !== ':memory:') createDirectory(dirname(location));
+  return new LibsqlDialect(connect(location));
+}
+
+function createDirectory(directory: string): void {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw new DatabaseError(
+      `The directory ${directory} of the database cannot be created: make it by hand, or choose another path.`,
+      { cause: error },
+    );
+  }
+}
+
+function connect(location: string): Libsql.Database {
+  let connection: Libsql.Database | undefined;
+  try {
+    connection = new Libsql(location);
+    connection.exec(`pragma busy_timeout = ${busyTimeoutMilliseconds}`);
+    connection.exec('pragma journal_mode = wal');
+    // A payout that was answered must outlive a power cut, so each commit reaches the disk.
+    connection.exec('pragma synchronous = full');
+    connection.exec('pragma foreign_keys = on');
+    return connection;
+  } catch (error) {
+    connection?.close();
+    throw new DatabaseError(explain(error, location), { cause: error });
+  }
+}
+
+function explain(error: unknown, location: string): string {
+  const code = error instanceof Libsql.SqliteError ? error.code : '';
+  if (code === 'SQLITE_NOTADB') return `${location} is not an SQLite database: move it away, or choose another path.`;
+  if (code.startsWith('SQLITE_CORRUPT')) return `The database ${location} is damaged: restore it from a backup.`;
+  if (code.startsWith('SQLITE_BUSY'))
+    return `The database ${location} is locked by another program: stop that one first.`;
+  return `The database ${location} cannot be opened for writing: check that it is a file and that this user may write it and its directory.`;
+}

@@ -1,0 +1,42 @@
+import { createHmac, hash, randomBytes } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { keyPrefixes } from '../policy/key-format.js';
+import type { Environment } from '../policy/key-format.js';
+
+const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const secretBytes = 32;
+const secretLength = 43; // 62^43 is the first power of 62 above 2^256
+const checksumLength = 6; // 62^6 is the first power of 62 above 2^32
+
+/**
+ * The name under which a key store holds a key: hex SHA-256 of the whole key, or HMAC-SHA-256 where there is a pepper.
+ * A key has 256 random bits, so a slow password hash would add cost for us and none for whoever steals the store.
+ */
+export function lookupIdOf(key: string, pepper: Buffer | null): string {
+  return pepper === null ? hash('sha256', key) : createHmac('sha256', pepper).update(key).digest('hex');
+}
+
+/** Makes a key: prefix, 32 random bytes in base62, and a checksum by which a secret scanner recognises it. */
+export function generateApiKey(environment: Environment, random: (size: number) => Buffer = randomBytes): string {
+  const secret = toBase62(BigInt(`0x${random(secretBytes).toString('hex')}`), secretLength);
+  return keyPrefixes[environment] + secret + checksumOf(keyPrefixes[environment] + secret);
+}
+
+const generatedForm = new RegExp(
+  `^(?:${Object.values(keyPrefixes).join('|')})[0-9A-Za-z]{${secretLength + checksumLength}}$`,
+);
+
+/** Says whether a text is a key as `generateApiKey` makes them. */
+export function isGeneratedApiKey(text: string): boolean {
+  return generatedForm.test(text) && checksumOf(text.slice(0, -checksumLength)) === text.slice(-checksumLength);
+}
+
+function checksumOf(text: string): string {
+  return toBase62(BigInt(crc32(text)), checksumLength);
+}
+
+function toBase62(value: bigint, length: number): string {
+  let text = '';
+  for (let rest = value; text.length < length; rest /= 62n) text = base62.charAt(Number(rest % 62n)) + text;
+  return text;
+}

@@ -1,0 +1,41 @@
+import type { DenialCode } from '../policy/denials.js';
+import { denyCredential, denyRequest } from '../policy/evaluate.js';
+import type { Credential, RequestFacts } from '../policy/facts.js';
+import { lookupIdOf } from './api-key.js';
+import { KeyStoreUnavailable } from './ports.js';
+import type { KeyAnswer, KeyStore } from './ports.js';
+
+/**
+ * What was decided, and what the key store answered; null where it was not asked. A denial still says whose key it was,
+ * where the key is known.
+ */
+export type Verdict =
+  | { readonly denial: null; readonly credential: Credential; readonly answer: KeyAnswer }
+  | { readonly denial: DenialCode; readonly credential: Credential | null; readonly answer: KeyAnswer | null };
+
+/** What authentication needs besides the request. */
+export interface Authentication {
+  readonly keyStore: KeyStore;
+  /** HMAC pepper of the look-up ids; null: plain SHA-256. */
+  readonly pepper: Buffer | null;
+}
+
+/**
+ * Decides about a request: its own rules, then its key's record, then the rules about that.
+ * @param key the one `x-api-key` value; only looked at where the facts say that it has the form of a key
+ * @throws KeyStoreUnavailable when the key cannot be looked up now: no decision, and never a denial
+ */
+export async function authenticate(facts: RequestFacts, key: string, with_: Authentication): Promise<Verdict> {
+  const early = denyRequest(facts);
+  if (early !== null) return { denial: early, credential: null, answer: null };
+
+  const answer = await with_.keyStore.find(lookupIdOf(key, with_.pepper));
+  const { credential } = answer;
+  if (credential !== null && credential.environment !== facts.environment) {
+    // The key's prefix and its record disagree: the store is damaged, and whom to believe cannot be known.
+    throw new KeyStoreUnavailable(`the record of key ${credential.keyId} names another environment than the key`);
+  }
+  const denial = denyCredential(facts, credential);
+  // Whatever the checks say, nobody is let in without a credential.
+  return credential === null ? { denial: denial ?? 'key_unknown', credential, answer } : { denial, credential, answer };
+}

@@ -1,0 +1,64 @@
+import type { Credential } from '../policy/facts.js';
+import type { IpAddress } from '../policy/ip-address.js';
+import type { CompiledKey, CompiledMerchant } from './records.js';
+
+/** How a record came to be known: just asked for, held and known to be true, or held while nothing can be heard. */
+export type RecordSource = 'store' | 'cache' | 'stale';
+
+/** What a key store answers: a credential or, where the key is unknown, null; and how true that is. */
+export interface KeyAnswer {
+  readonly credential: Credential | null;
+  readonly source: RecordSource;
+  /** Time since the answer was last known to be true, in milliseconds. */
+  readonly ageMilliseconds: number;
+}
+
+/**
+ * Finds credentials by look-up id. There are three answers and they never become two: found, absent (null), and could
+ * not ask, which is a rejection with `KeyStoreUnavailable`. An outage must never look like a bad key.
+ */
+export interface KeyStore {
+  /**
+   * @param lookupId hex SHA-256 of the whole key, or its HMAC with the pepper
+   * @throws KeyStoreUnavailable when nothing can be said about this key now
+   */
+  find(lookupId: string): Promise<KeyAnswer>;
+  /** Why nothing can be asked at all, in words for an operator; null while it can. */
+  unavailableReason(): string | null;
+  close(): Promise<void>;
+}
+
+/** One record as it was read. */
+export interface RecordRead<Compiled> {
+  /** null: there is no such record. */
+  readonly record: Compiled | null;
+  readonly source: RecordSource;
+  readonly ageMilliseconds: number;
+}
+
+/** The records that credentials are joined from, wherever they are kept. Both reject with `KeyStoreUnavailable`. */
+export interface Records {
+  key(lookupId: string): Promise<RecordRead<CompiledKey>>;
+  merchant(merchantId: string): Promise<RecordRead<CompiledMerchant>>;
+  /** Why nothing can be asked at all, in words for an operator; null while it can. */
+  unavailableReason(): string | null;
+  close(): Promise<void>;
+}
+
+/** The key store could not be asked. The message is for operators and names no key. */
+export class KeyStoreUnavailable extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'KeyStoreUnavailable';
+  }
+}
+
+/** The known Tor exits. */
+export interface TorExits {
+  has(address: IpAddress): boolean;
+}
+
+/** The time, in milliseconds since 1970. */
+export interface Clock {
+  now(): number;
+}

@@ -1,0 +1,67 @@
+import { ulid } from 'ulid';
+import { maskKeys } from '../telemetry/mask-keys.js';
+import { cut } from '../telemetry/serialise.js';
+import type { Exchange } from './exchange.js';
+import type { RefusedRequest } from './protocol-errors.js';
+
+/**
+ * The access log's line of a request that is over, in ECS field names. Never a body, a query or a key.
+ */
+export function accessLine(exchange: Exchange, environment: string): object {
+  const { request, connection, facts, credential, answer, match, outcome } = exchange;
+  return {
+    '@timestamp': new Date(exchange.receivedAt).toISOString(),
+    event: {
+      ...eventOf(outcome),
+      ...(exchange.detail === null ? {} : { reason: shown(exchange.detail) }),
+      duration: Math.round(exchange.duration * 1_000_000),
+    },
+    http: {
+      request: { id: exchange.id, method: request.method },
+      response: { status_code: exchange.status },
+    },
+    url: { path: shown(exchange.target.path) },
+    client: { ip: facts?.clientAddress.text },
+    source: { ip: connection.remoteAddress },
+    ...(connection.tls === null ? {} : { tls: connection.tls }),
+    organization: credential === null ? undefined : { id: credential.merchantId },
+    gateway: {
+      key: credential === null ? undefined : { id: credential.keyId },
+      environment,
+      record: answer === null ? undefined : { source: answer.source, age: answer.ageMilliseconds },
+      route: match?.route.path,
+      upstream: exchange.forwarded ? { name: match?.route.upstream, duration: exchange.upstreamDuration } : undefined,
+    },
+    user_agent: { original: shown(request.headers['user-agent'] ?? '') },
+  };
+}
+
+/** The line of a request that the HTTP parser refused. */
+export function refusedLine(refused: RefusedRequest, environment: string, at: number): object {
+  return {
+    '@timestamp': new Date(at).toISOString(),
+    event: { ...eventOf(refused.code), reason: shown(refused.detail), duration: 0 },
+    http: { request: { id: refused.id }, response: { status_code: refused.status } },
+    source: { ip: refused.remoteAddress },
+    gateway: { environment },
+  };
+}
+
+function eventOf(code: string): object {
+  const accepted = code === 'accepted';
+  return {
+    id: ulid(),
+    dataset: 'gateway.access',
+    kind: 'event',
+    category: ['web', 'authentication'],
+    type: ['access', accepted ? 'allowed' : 'denied'],
+    action: 'api-request',
+    outcome: accepted ? 'success' : 'failure',
+    code,
+  };
+}
+
+/** What a caller sent, as it may stand in a log: callers put keys where they do not belong. */
+function shown(value: string): string {
+  return cut(maskKeys(value));
+}

@@ -1,0 +1,99 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { authenticate } from '../gateway/authenticate.js';
+import type { Authentication } from '../gateway/authenticate.js';
+import { KeyStoreUnavailable } from '../gateway/ports.js';
+import type { DenialCode } from '../policy/denials.js';
+import { parseRemoteAddress } from './client-address.js';
+import { denialFailure } from './envelope.js';
+import { GatewayError } from './errors.js';
+import type { Exchange } from './exchange.js';
+import { requireProtocol } from './protocol.js';
+import { sendFailure } from './replies.js';
+import { factsOf } from './request-facts.js';
+import type { FactSources } from './request-facts.js';
+import { readDecisiveHeaders } from './request-headers.js';
+import { requestIdOf } from './request-id.js';
+import { isCanonicalPath } from './request-path.js';
+import { proxiedMethods } from './routes.js';
+import type { RouteTable } from './routes.js';
+
+/** What the hook needs. */
+export interface AuthenticationHookOptions extends FactSources, Authentication {
+  readonly routes: RouteTable;
+  readonly maxBodyBytes: number;
+  /** Why the access log cannot be written; null while it can. */
+  readonly accessLogProblem: () => string | null;
+}
+
+/**
+ * The `onRequest` hook through which every request goes, also those for unknown paths and methods, before a byte of
+ * its body is read. Only a request with a valid key learns whether its path and method exist.
+ */
+export function authenticationHook(options: AuthenticationHookOptions) {
+  return async ({ exchange }: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
+    let denial: DenialCode | null;
+    try {
+      denial = await judge(exchange, reply, options);
+    } finally {
+      exchange.decided();
+    }
+    return denial === null ? undefined : sendFailure(reply, denialFailure(denial));
+  };
+}
+
+/**
+ * Finds out everything about a request, and whether it may go on.
+ * @throws GatewayError for one that fails otherwise than by being denied
+ */
+async function judge(
+  exchange: Exchange,
+  reply: FastifyReply,
+  options: AuthenticationHookOptions,
+): Promise<DenialCode | null> {
+  const headers = readDecisiveHeaders(exchange.request.rawHeaders);
+  const peer = parseRemoteAddress(exchange.request.socket.remoteAddress);
+  exchange.id = requestIdOf(headers.requestId, peer !== null && options.trustedProxies.contains(peer));
+  reply.header('x-request-id', exchange.id);
+
+  const logProblem = options.accessLogProblem();
+  if (logProblem !== null) throw new GatewayError('access_log_unavailable', logProblem);
+  requireProtocol(exchange.request, headers);
+  const { path } = exchange.target;
+  const canonical = isCanonicalPath(path);
+  exchange.match = canonical ? options.routes(path) : null;
+  exchange.facts = factsOf(exchange, peer, headers, options);
+
+  const verdict = await authenticateOrFail(exchange, headers.apiKey[0] ?? '', options);
+  exchange.credential = verdict.credential;
+  exchange.answer = verdict.answer;
+  // Nobody waits for the answer any more: what has not begun is not carried out.
+  if (exchange.response.destroyed)
+    throw new GatewayError('client_closed', 'the caller left while the key was looked up');
+  if (verdict.denial === null) requireServable(exchange, canonical, options.maxBodyBytes);
+  else exchange.outcome = verdict.denial;
+  return verdict.denial;
+}
+
+async function authenticateOrFail(exchange: Exchange, key: string, options: AuthenticationHookOptions) {
+  if (exchange.facts === null) throw new Error('a request without facts cannot be judged');
+  try {
+    return await authenticate(exchange.facts, key, options);
+  } catch (error) {
+    // An outage must never look like a bad key.
+    if (error instanceof KeyStoreUnavailable) {
+      throw new GatewayError('key_store_unavailable', error.message, { cause: error });
+    }
+    throw error;
+  }
+}
+
+/** Refuses what a valid key cannot be served. */
+function requireServable(exchange: Exchange, canonical: boolean, maxBodyBytes: number): void {
+  const { method = '', headers } = exchange.request;
+  if (!canonical) throw new GatewayError('invalid_path', 'the path could be read in two ways');
+  if (exchange.match === null) throw new GatewayError('not_found', 'no route has this path');
+  if (!proxiedMethods.includes(method)) throw new GatewayError('method_not_allowed', `${method} is not proxied`);
+  if (Number(headers['content-length'] ?? 0) > maxBodyBytes) {
+    throw new GatewayError('body_too_large', `content-length is above ${maxBodyBytes}`);
+  }
+}

@@ -1,0 +1,52 @@
+import { parseIpAddress } from '../policy/ip-address.js';
+import type { IpAddress } from '../policy/ip-address.js';
+import type { IpRanges } from '../policy/ip-ranges.js';
+
+/**
+ * The remote address is the socket's peer; the client address is what trusted proxies say. Reads the remote one.
+ * The kernel adds a zone to link-local peers (`fe80::1%eth0`); it is no part of the address.
+ */
+export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress | null {
+  const [address = ''] = (remoteAddress ?? '').split('%', 1);
+  return parseIpAddress(address);
+}
+
+/** RFC 9110 5.6.3: blanks and tabs around an entry. `trim` would also take what makes one garbage, a no-break space say. */
+const listEntry = /^[ \t]*(\S+)[ \t]*$/;
+
+/**
+ * Finds the client address: the peer, unless that is a trusted proxy; then the right-most entry of X-Forwarded-For that
+ * is not one, walked from the right, because everything further left was written by somebody who is not trusted.
+ * Where every entry is a trusted proxy, the left-most is the client.
+ * @param forwardedFor every X-Forwarded-For value of the request, in its order
+ * @returns null where an entry on the way is not an IP address: then nobody knows who calls
+ */
+export function resolveClientAddress(
+  peer: IpAddress,
+  forwardedFor: readonly string[],
+  trustedProxies: IpRanges,
+): IpAddress | null {
+  if (!trustedProxies.contains(peer) || forwardedFor.length === 0) return peer;
+  let client = peer;
+  for (const entry of forwardedFor.join(',').split(',').reverse()) {
+    const address = parseIpAddress(listEntry.exec(entry)?.[1] ?? '');
+    if (address === null) return null;
+    client = address;
+    if (!trustedProxies.contains(address)) break;
+  }
+  return client;
+}
+
+/**
+ * Says whether the caller's own hop was TLS. A trusted proxy is believed both ways, and only if it says `https` exactly:
+ * one that forwards plain HTTP over a TLS hop of its own has not protected the key.
+ */
+export function isSecure(
+  peer: IpAddress,
+  peerOverTls: boolean,
+  forwardedProto: readonly string[],
+  trustedProxies: IpRanges,
+): boolean {
+  if (forwardedProto.length === 0 || !trustedProxies.contains(peer)) return peerOverTls;
+  return forwardedProto.length === 1 && forwardedProto[0] === 'https';
+}

@@ -1,0 +1,44 @@
+import { denialOf } from '../policy/denials.js';
+import type { DenialCode } from '../policy/denials.js';
+import { gatewayErrors } from './errors.js';
+import type { GatewayErrorCode } from './errors.js';
+
+/** Whatever the gateway answers itself. */
+export interface Failure {
+  readonly status: number;
+  /** The envelope, byte for byte. */
+  readonly body: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** Seconds after which a caller may try again what failed for want of a store or an upstream. */
+const retryAfterSeconds = 1;
+
+/** RFC 9110 11.6.1 asks for a challenge with every 401; there is no registered scheme for a key in a header. */
+const challenge = 'ApiKey realm="merchant-api", header="x-api-key"';
+
+/** The answer to a denied request (spec section 7). */
+export function denialFailure(code: DenialCode): Failure {
+  const { status, message } = denialOf(code);
+  return failure(status, message, status === 401 ? { 'www-authenticate': challenge } : {});
+}
+
+/** The answer to a request that failed otherwise. */
+export function errorFailure(code: GatewayErrorCode): Failure {
+  const { status, message } = gatewayErrors[code];
+  return failure(status, message, status === 503 ? { 'retry-after': String(retryAfterSeconds) } : {});
+}
+
+function failure(status: number, message: string, headers: Readonly<Record<string, string>>): Failure {
+  const body = JSON.stringify({ success: false, message, data: null });
+  return {
+    status,
+    body,
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'content-length': String(Buffer.byteLength(body)),
+      'cache-control': 'no-store',
+      ...headers,
+    },
+  };
+}

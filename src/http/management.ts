@@ -1,0 +1,39 @@
+import Fastify from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { GatewayMetrics } from '../telemetry/metrics.js';
+import { errorFailure } from './envelope.js';
+import type { GatewayErrorCode } from './errors.js';
+import { answerProtocolError } from './protocol-errors.js';
+
+/** Why the gateway is not ready for traffic; empty while it is. */
+export type ReadinessProblems = () => readonly string[];
+
+/** Builds the management listener: health and metrics, for operators and their orchestrator, never for callers. */
+export function createManagement(readinessProblems: ReadinessProblems, metrics: GatewayMetrics): FastifyInstance {
+  const answer = (reply: FastifyReply, code: GatewayErrorCode): FastifyReply => {
+    const { status, headers, body } = errorFailure(code);
+    return reply.code(status).headers(headers).send(body);
+  };
+  const app = Fastify({
+    forceCloseConnections: true,
+    frameworkErrors: (_error, _request, reply) => {
+      void answer(reply, 'malformed_request');
+    },
+    clientErrorHandler: (error, socket) => {
+      answerProtocolError(error, socket, true);
+    },
+  });
+  app.get('/livez', () => ({ status: 'alive' }));
+  app.get('/readyz', (_request, reply) => {
+    const problems = readinessProblems();
+    const ready = problems.length === 0;
+    return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', problems });
+  });
+  app.get('/metrics', async (_request, reply) => {
+    const { contentType, text } = await metrics.render();
+    return reply.type(contentType).send(text);
+  });
+  app.setNotFoundHandler((_request, reply) => answer(reply, 'not_found'));
+  app.setErrorHandler((_error, _request, reply) => answer(reply, 'internal_error'));
+  return app;
+}

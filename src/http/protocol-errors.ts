@@ -1,0 +1,77 @@
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { errorFailure } from './envelope.js';
+import { GatewayError, gatewayErrors } from './errors.js';
+import type { GatewayErrorCode } from './errors.js';
+import { newestExchange } from './pipeline.js';
+import { requestIdOf } from './request-id.js';
+
+/** A request that the HTTP parser refused before there was an exchange. */
+export interface RefusedRequest {
+  readonly id: string;
+  readonly code: GatewayErrorCode;
+  readonly status: number;
+  readonly detail: string;
+  readonly remoteAddress: string | undefined;
+}
+
+const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  HPE_INVALID_EOF_STATE: 'client_closed',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+};
+
+/**
+ * Answers what Node's HTTP parser refused, and closes the connection.
+ * - The newest request is still arriving: it fails, and its own answer says so.
+ * - The newest request has arrived and is owed its answer: that answer is the last one. An error written now would be
+ *   read as the answer to it, a 400 for a payout that was made.
+ * - The newest request was answered before its body had arrived: what comes is the rest of that body, and no request.
+ * - Nothing is owed: the envelope is written to the socket.
+ * A connection that broke, or that never spoke TLS, was no request.
+ * @param asked whether the connection has ever carried a byte of a request
+ * @returns what was refused without an exchange; null where there was no request, or an exchange carries the failure
+ */
+export function answerProtocolError(
+  error: NodeJS.ErrnoException,
+  socket: Socket,
+  asked: boolean,
+): RefusedRequest | null {
+  const ofParser = error.code?.startsWith('HPE_') === true || error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
+  if (!ofParser || !asked) {
+    socket.destroy();
+    return null;
+  }
+  const code = codeOf[error.code ?? ''] ?? 'malformed_request';
+  const exchange = newestExchange(socket);
+  if (exchange !== undefined && !exchange.request.complete) {
+    if (exchange.response.writableFinished) endLingering(socket, exchange.response.shouldKeepAlive);
+    else exchange.cancel(new GatewayError(code, error.message));
+    exchange.response.shouldKeepAlive = false;
+    return null;
+  }
+  const refused: RefusedRequest = {
+    id: requestIdOf([], false),
+    code: code === 'client_closed' ? 'malformed_request' : code,
+    status: gatewayErrors[code === 'client_closed' ? 'malformed_request' : code].status,
+    detail: error.message,
+    remoteAddress: socket.remoteAddress,
+  };
+  if (exchange !== undefined && !exchange.over) exchange.response.shouldKeepAlive = false;
+  else if (socket.writable) writeRefusal(socket, refused);
+  else return null;
+  return refused;
+}
+
+/** A connection that lingers already ends by itself; one that was to be kept has broken off within a dropped body. */
+function endLingering(socket: Socket, kept: boolean): void {
+  if (kept) socket.destroy();
+}
+
+function writeRefusal(socket: Socket, { code, id }: RefusedRequest): void {
+  const { status, body, headers } = errorFailure(code);
+  const lines = Object.entries({ ...headers, 'x-request-id': id, connection: 'close' });
+  const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('');
+  socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${head}\r\n${body}`);
+  socket.destroySoon();
+}

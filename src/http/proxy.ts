@@ -1,0 +1,118 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import httpProxy from '@fastify/http-proxy';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { GatewayError } from './errors.js';
+import type { Exchange } from './exchange.js';
+import { sendError } from './replies.js';
+import { forwardableHeaders } from './reserved-headers.js';
+import { proxiedMethods } from './routes.js';
+import type { Upstream, UpstreamResponse } from './upstream.js';
+
+/** Under this key the exchange travels through the plugin to the transport; a symbol is never sent as a header. */
+const exchangeKey = Symbol('exchange');
+
+interface ProxiedRequest {
+  readonly headers: { readonly [exchangeKey]: Exchange };
+}
+
+type ProxyCallback = (error: unknown, response?: UpstreamResponse) => void;
+
+/**
+ * Registers the proxy for every route. @fastify/http-proxy carries requests and answers; what goes upstream, and how,
+ * is decided here, because the plugin's own transport retries, does not verify TLS, waits for minutes and passes
+ * identity headers on.
+ * @param stallMilliseconds how long a caller may take nothing of an answer
+ */
+export function registerProxy(
+  app: FastifyInstance,
+  upstreams: ReadonlyMap<string, Upstream>,
+  stallMilliseconds: number,
+): void {
+  const transport = {
+    request({ headers }: ProxiedRequest, done: ProxyCallback): void {
+      forward(headers[exchangeKey], upstreams, stallMilliseconds).then(
+        (response) => {
+          done(null, response);
+        },
+        (error: unknown) => {
+          done(error);
+        },
+      );
+    },
+  };
+  void app.register(httpProxy, {
+    // Only the exchange says where a request goes; the plugin wants an origin all the same.
+    upstream: 'http://upstream.invalid',
+    prefix: '/',
+    httpMethods: [...proxiedMethods],
+    undici: transport as never,
+    retryMethods: [],
+    disableRequestLogging: true,
+    internalRewriteLocationHeader: false,
+    replyOptions: {
+      rewriteRequestHeaders: (request) =>
+        ({ [exchangeKey]: (request as unknown as FastifyRequest).exchange }) as IncomingHttpHeaders,
+      onError: (reply, { error }) => {
+        sendError(reply as unknown as FastifyReply, error.cause ?? error);
+      },
+    },
+  });
+}
+
+async function forward(
+  exchange: Exchange,
+  upstreams: ReadonlyMap<string, Upstream>,
+  stallMilliseconds: number,
+): Promise<UpstreamResponse> {
+  const { match, request, response, target } = exchange;
+  const upstream = match === null ? undefined : upstreams.get(match.route.upstream);
+  if (match === null || upstream === undefined) throw new GatewayError('not_found', 'no upstream has this path');
+
+  if (exchange.facts?.access === 'read') {
+    // What changes nothing is not carried on for a caller who has hung up; what may have changed something is.
+    response.once('close', () => {
+      exchange.cancel(new GatewayError('client_closed', 'the client went away'));
+    });
+  }
+  const hasBody = request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length']) > 0;
+  const expectsContinue = request.headers.expect?.toLowerCase() === '100-continue' && request.httpVersion === '1.1';
+  if (hasBody && expectsContinue) response.writeContinue();
+
+  const startedAt = performance.now();
+  exchange.forwarded = true;
+  const answer = await upstream.send({
+    method: request.method ?? '',
+    target: match.upstreamPath + target.query,
+    headers: [...forwardableHeaders(request.rawHeaders), ...identityHeaders(exchange)],
+    body: hasBody ? request : null,
+    signal: exchange.signal,
+    cancel: (reason) => {
+      exchange.cancel(reason);
+    },
+  });
+  exchange.upstreamDuration = performance.now() - startedAt;
+  answer.body.once('error', (error: Error) => {
+    const { reason } = exchange.signal as { reason: unknown };
+    exchange.outcome = reason instanceof GatewayError ? reason.code : 'upstream_failed';
+    exchange.detail = `${match.route.upstream}: the answer broke off: ${error.message}`;
+  });
+  // A caller who takes nothing of the answer would keep a place upstream for ever.
+  response.setTimeout(stallMilliseconds, () => {
+    if (response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0) response.destroy();
+  });
+  return answer;
+}
+
+/** Who calls, from where and how, as the gateway found it; the upstream has no other word for it. */
+function identityHeaders({ id, facts, credential, request }: Exchange): string[] {
+  if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');
+  return [
+    ...['x-merchant-id', credential.merchantId],
+    ...['x-merchant-key-id', credential.keyId],
+    ...['x-merchant-environment', credential.environment],
+    ...['x-request-id', id],
+    ...['x-forwarded-for', facts.clientAddress.text],
+    ...['x-forwarded-proto', facts.secure ? 'https' : 'http'],
+    ...['x-forwarded-host', request.headers.host ?? ''],
+  ];
+}

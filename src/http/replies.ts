@@ -1,0 +1,24 @@
+import type { FastifyReply } from 'fastify';
+import { proxiedMethods } from './routes.js';
+import { errorFailure } from './envelope.js';
+import type { Failure } from './envelope.js';
+import { GatewayError } from './errors.js';
+
+/** Headers that the gateway has set itself by then. */
+const own: ReadonlySet<string> = new Set(['x-request-id', 'allow', 'connection']);
+
+/** Answers with the envelope, and with nothing of what an upstream had said before it failed. */
+export function sendFailure(reply: FastifyReply, failure: Failure): FastifyReply {
+  for (const name of Object.keys(reply.getHeaders())) if (!own.has(name)) reply.removeHeader(name);
+  return reply.code(failure.status).headers(failure.headers).send(failure.body);
+}
+
+/** Answers a request that failed; whatever is not foreseen is an internal error, and its text stays inside. */
+export function sendError(reply: FastifyReply, error: unknown): FastifyReply {
+  const { exchange } = reply.request;
+  const code = error instanceof GatewayError ? error.code : 'internal_error';
+  exchange.outcome = code;
+  exchange.detail = error instanceof Error ? error.message : null;
+  if (code === 'method_not_allowed') reply.header('allow', proxiedMethods.join(', '));
+  return sendFailure(reply, errorFailure(code));
+}

@@ -1,0 +1,62 @@
+import { TLSSocket } from 'node:tls';
+import type { Clock, TorExits } from '../gateway/ports.js';
+import type { RequestFacts } from '../policy/facts.js';
+import type { IpAddress } from '../policy/ip-address.js';
+import type { IpRanges } from '../policy/ip-ranges.js';
+import { keyFormatOf } from '../policy/key-format.js';
+import type { Environment } from '../policy/key-format.js';
+import { namesOnionService } from '../policy/origins.js';
+import type { OriginClaim } from '../policy/origins.js';
+import { accessOf } from '../policy/permissions.js';
+import { isSecure, resolveClientAddress } from './client-address.js';
+import { GatewayError } from './errors.js';
+import type { Exchange } from './exchange.js';
+import type { DecisiveHeaders } from './request-headers.js';
+
+/** What facts are made of besides the request. */
+export interface FactSources {
+  readonly environment: Environment;
+  readonly trustedProxies: IpRanges;
+  readonly torExits: TorExits;
+  readonly clock: Clock;
+}
+
+/**
+ * Turns a request into facts.
+ * @param peer the socket's peer; null where it is gone already
+ * @throws GatewayError where the caller's address cannot be known
+ */
+export function factsOf(
+  exchange: Exchange,
+  peer: IpAddress | null,
+  headers: DecisiveHeaders,
+  sources: FactSources,
+): RequestFacts {
+  const { request, match } = exchange;
+  if (peer === null) throw new GatewayError('client_closed', 'the socket has no peer any more');
+  const clientAddress = resolveClientAddress(peer, headers.forwardedFor, sources.trustedProxies);
+  if (clientAddress === null) {
+    throw new GatewayError('invalid_forwarded_for', 'a trusted proxy sent an X-Forwarded-For entry that is no address');
+  }
+  const overTls = request.socket instanceof TLSSocket;
+  return {
+    environment: sources.environment,
+    secure: isSecure(peer, overTls, headers.forwardedProto, sources.trustedProxies),
+    clientAddress,
+    torExit: sources.torExits.has(clientAddress),
+    onionService: [...headers.host, ...headers.origin, ...headers.referer].some(namesOnionService),
+    keyFormat: keyFormatOf(headers.apiKey),
+    origin: originClaimOf(headers),
+    resource: match?.route.resource ?? null,
+    access: accessOf(request.method ?? ''),
+    now: exchange.receivedAt,
+  };
+}
+
+/** The first present of Origin, Referer and Host decides, alone. A repeated one is taken whole and so matches nothing. */
+function originClaimOf(headers: DecisiveHeaders): OriginClaim | null {
+  for (const header of ['origin', 'referer', 'host'] as const) {
+    if (headers[header].length > 0) return { header, value: headers[header].join(', ') };
+  }
+  return null;
+}

@@ -1,0 +1,74 @@
+/** Names that only the gateway may give to an upstream; with `_` read as `-`, because upstreams behind CGI do so too. */
+const reservedNames: ReadonlySet<string> = new Set(['x-api-key', 'forwarded', 'x-real-ip', 'x-request-id']);
+const reservedPrefixes = ['x-merchant-', 'x-gateway-', 'x-forwarded-'] as const;
+
+/** Headers of one hop (RFC 9110 7.6.1), and `expect`, which the gateway has answered itself. */
+const hopByHopNames: ReadonlySet<string> = new Set([
+  'connection',
+  'expect',
+  'http2-settings',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** Says whether a client's header must not reach an upstream, because the gateway alone speaks of it. */
+export function isReservedHeader(name: string): boolean {
+  const normalised = name.toLowerCase().replaceAll('_', '-');
+  return reservedNames.has(normalised) || reservedPrefixes.some((prefix) => normalised.startsWith(prefix));
+}
+
+/**
+ * What of a client's headers goes upstream, as a flat list of names and values: no hop-by-hop headers, none that
+ * Connection names, none that is reserved, and no Host, which is the upstream's own.
+ */
+export function forwardableHeaders(rawHeaders: readonly string[]): string[] {
+  const named = connectionTokens(rawHeaders);
+  const forwarded: string[] = [];
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? '';
+    const lowerCase = name.toLowerCase();
+    if (lowerCase === 'host' || hopByHopNames.has(lowerCase) || named.has(lowerCase) || isReservedHeader(name))
+      continue;
+    forwarded.push(name, rawHeaders[index + 1] ?? '');
+  }
+  return forwarded;
+}
+
+/** What of an upstream's headers goes to the client: all but the hop-by-hop ones. */
+export function returnableHeaders(
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+): Record<string, string | string[]> {
+  const connection = headers.connection ?? [];
+  const named = tokensOf(typeof connection === 'string' ? [connection] : connection);
+  const returned: Record<string, string | string[]> = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (value === undefined || hopByHopNames.has(name) || named.has(name) || name === 'x-request-id') continue;
+    returned[name] = value;
+  }
+  return returned;
+}
+
+function connectionTokens(rawHeaders: readonly string[]): Set<string> {
+  const values: string[] = [];
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    if ((rawHeaders[index] ?? '').toLowerCase() === 'connection') values.push(rawHeaders[index + 1] ?? '');
+  }
+  return tokensOf(values);
+}
+
+/** The names that Connection lists. A client may not strip the body's own framing with it. */
+function tokensOf(values: readonly string[]): Set<string> {
+  const tokens = values.flatMap((value) =>
+    value
+      .toLowerCase()
+      .split(',')
+      .map((token) => token.trim()),
+  );
+  return new Set(tokens.filter((token) => token !== '' && token !== 'content-length'));
+}

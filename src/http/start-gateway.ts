@@ -1,0 +1,155 @@
+import type { AddressInfo } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
+import type { FastifyInstance } from 'fastify';
+import { asListenError } from '../config/listen-error.js';
+import { readOperatorFile } from '../config/operator-file.js';
+import type { Config } from '../config/schema.js';
+import type { Clock, KeyStore, TorExits } from '../gateway/ports.js';
+import { compileIpRanges } from '../policy/ip-ranges.js';
+import type { LineSink } from '../telemetry/line-sink.js';
+import { GatewayMetrics } from '../telemetry/metrics.js';
+import { accessLine, refusedLine } from './access-log.js';
+import { createListener } from './listener.js';
+import type { Listener, TlsIdentity } from './listener.js';
+import { createManagement } from './management.js';
+import { createRouteTable } from './routes.js';
+import { readTlsIdentity } from './tls-identity.js';
+import { Upstream } from './upstream.js';
+
+/** What the gateway needs besides its configuration. */
+export interface GatewayPorts {
+  readonly keyStore: KeyStore;
+  readonly torExits: TorExits;
+  readonly pepper: Buffer | null;
+  readonly clock: Clock;
+  readonly accessLog: LineSink;
+  /** Told of a failure that was not foreseen, with the id of its request. */
+  readonly onInternalError: (error: unknown, requestId: string) => void;
+}
+
+/** A gateway that takes requests. */
+export interface RunningGateway {
+  /** Where each listener is; null where the configuration has none. */
+  readonly addresses: Readonly<Record<'https' | 'http' | 'management', AddressInfo | null>>;
+  /** Stops taking requests, lets those in flight end within the drain timeout, and closes everything. */
+  drain(): Promise<void>;
+}
+
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** What is given to calls that go on without their caller, and to lines that wait to be written, after the drain. */
+const graceMilliseconds = 2_000;
+const maxPemBytes = 1024 * 1024;
+
+/**
+ * Starts the gateway's listeners.
+ * @throws OperatorError for a certificate that cannot be used or a port that is taken
+ */
+export async function startGateway(config: Config, ports: GatewayPorts): Promise<RunningGateway> {
+  let draining = false;
+  const readinessProblems = (): string[] => {
+    const storeProblem = ports.keyStore.unavailableReason();
+    const logProblem = ports.accessLog.problem();
+    return [
+      ...(draining ? ['draining'] : []),
+      ...(storeProblem === null ? [] : [`key store: ${storeProblem}`]),
+      ...(logProblem === null ? [] : [`access log: ${logProblem}`]),
+    ];
+  };
+  const metrics = new GatewayMetrics(config.environment, () => readinessProblems().length === 0);
+  const upstreams = await openUpstreams(config);
+  const createOne = (tls: TlsIdentity | null): Promise<Listener> =>
+    createListener({
+      authentication: {
+        environment: config.environment,
+        trustedProxies: compileIpRanges(config.trustedProxies),
+        torExits: ports.torExits,
+        clock: ports.clock,
+        keyStore: ports.keyStore,
+        pepper: ports.pepper,
+        routes: createRouteTable(config),
+        maxBodyBytes: config.limits.bodyBytes,
+        accessLogProblem: () => ports.accessLog.problem(),
+      },
+      upstreams,
+      limits: config.limits,
+      clock: ports.clock,
+      tls,
+      onExchange: (exchange) => {
+        const route = exchange.match?.route.path ?? 'none';
+        metrics.countRequest({ code: exchange.outcome, status: exchange.status, route });
+        ports.accessLog.write(accessLine(exchange, config.environment));
+      },
+      onRefused: (refused) => {
+        metrics.countRequest({ code: refused.code, status: refused.status, route: 'none' });
+        ports.accessLog.write(refusedLine(refused, config.environment, ports.clock.now()));
+      },
+      onInternalError: (error, exchange) => {
+        ports.onInternalError(error, exchange.id);
+      },
+    });
+
+  const { https, http, management } = config.listen;
+  const listeners: Listener[] = [];
+  const open = async (listener: Listener, name: string, at: Address): Promise<AddressInfo> => {
+    listeners.push(listener);
+    return listen(listener.app, name, at);
+  };
+  const health = createManagement(readinessProblems, metrics);
+  const drain = async (): Promise<void> => {
+    draining = true;
+    await closeAll(listeners, config.limits.drainTimeoutSeconds);
+    await health.close(); // last, so that it can be asked all the while
+    await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
+    await ports.keyStore.close();
+    await setImmediate(); // the last responses close in the same turn as their server
+    await ports.accessLog.close(graceMilliseconds);
+  };
+  try {
+    const tls = https === null ? null : await readTlsIdentity(https.certFile, https.keyFile);
+    return {
+      addresses: {
+        management: management && (await listen(health, 'management', management)),
+        https: https && (await open(await createOne(tls), 'https', https)),
+        http: http && (await open(await createOne(null), 'http', http)),
+      },
+      drain,
+    };
+  } catch (error) {
+    await drain();
+    throw error;
+  }
+}
+
+async function openUpstreams(config: Config): Promise<ReadonlyMap<string, Upstream>> {
+  const upstreams = new Map<string, Upstream>();
+  for (const [name, { url, timeoutSeconds, maxInFlight, caFile }] of Object.entries(config.upstreams)) {
+    const ca = caFile === null ? null : await readOperatorFile(caFile, 'The CA certificate', maxPemBytes);
+    const maxBodyBytes = config.limits.bodyBytes;
+    upstreams.set(name, new Upstream({ name, url, timeoutSeconds, maxInFlight, ca, maxBodyBytes }));
+  }
+  return upstreams;
+}
+
+/** Keep-alive connections end with their next answer; what has not ended by the timeout is cut off. */
+async function closeAll(listeners: readonly Listener[], timeoutSeconds: number): Promise<void> {
+  const cutOff = setTimeout(() => {
+    for (const { connections } of listeners) connections.cutOff();
+  }, timeoutSeconds * 1000);
+  await Promise.all(listeners.map(({ app }) => app.close()));
+  clearTimeout(cutOff);
+}
+
+async function listen(app: FastifyInstance, name: string, at: Address): Promise<AddressInfo> {
+  try {
+    await app.listen({ host: at.host, port: at.port });
+  } catch (error) {
+    throw asListenError(error, `listen.${name}`, at);
+  }
+  const address = app.server.address();
+  if (address === null || typeof address === 'string') throw new Error(`listen.${name} has no port`);
+  return address;
+}

@@ -1,0 +1,28 @@
+import type { FastifyReply } from 'fastify';
+
+/** A body of at most this many bytes is read and dropped, so that the connection can be kept. */
+const maxDroppedBytes = 65_536;
+/** How long a connection with an unread body lingers after its answer, in milliseconds. */
+const lingerMilliseconds = 2_000;
+
+/**
+ * Ends the connection of a request that is answered before its body was read, unless the rest is small. It is closed
+ * with a delay: closed at once, the unread bytes would make the kernel reset the connection, and the client would lose
+ * the answer that tells what to mend.
+ */
+export function closeOverUnreadBody(reply: FastifyReply): void {
+  const { request, response } = reply.request.exchange;
+  if (request.complete) return;
+  const { socket } = request;
+  const declared = request.headers['content-length'];
+  const small = declared !== undefined && Number(declared) <= maxDroppedBytes;
+  if (small && request.headers.expect === undefined) return;
+
+  response.shouldKeepAlive = false;
+  // Node calls this when the last answer of a connection has been written.
+  socket.destroySoon = () => {
+    socket.end();
+    setTimeout(() => socket.destroy(), lingerMilliseconds).unref();
+  };
+  response.once('finish', () => request.resume());
+}

@@ -1,0 +1,110 @@
+/** Where the caller says that the request comes from: the first present of Origin, Referer and Host, alone. */
+export interface OriginClaim {
+  readonly header: 'origin' | 'referer' | 'host';
+  readonly value: string;
+}
+
+/** A merchant's origin allowlist, compiled once; a look-up costs one set probe per label of the host. */
+export interface OriginPatterns {
+  matches(claim: OriginClaim): boolean;
+}
+
+/** An origin allowlist entry of no known form. */
+export class InvalidOriginPattern extends Error {
+  constructor(readonly entry: string) {
+    super(
+      `"${entry.slice(0, 64)}" is not an origin: expected a host such as shop.example or *.shop.example, ` +
+        'with http:// or https:// before it or a port after it if wanted',
+    );
+    this.name = 'InvalidOriginPattern';
+  }
+}
+
+const defaultPorts = { http: '80', https: '443' } as const;
+type Scheme = keyof typeof defaultPorts;
+
+const patternForm =
+  /^(?:(?<scheme>https?):\/\/)?(?<wildcard>\*\.)?(?<host>[^\s\p{Cc}/?#@\\%*:[\],]+|\[[0-9a-f:.]+\])(?::(?<port>\d{1,5}))?$/iu;
+const originForm = /^https?:\/\/[^\s\p{Cc}/?#@\\%]+$/iu;
+const refererForm = /^https?:\/\//i;
+const hostForm = /^[^\s\p{Cc}/?#@\\%]+$/u;
+const emptyLabel = /^\.|\.\./;
+/** Printable ASCII without `%`: what the URL parser changes in no way but its case. */
+const plainText = /^[\x21-\x24\x26-\x7e]*$/;
+const numericHost = /^(?:\[.*\]|[\d.]+)$/;
+
+/**
+ * Compiles allowlist entries: a host, or `*.` and a host for its subdomains, either with a scheme and/or a port.
+ * Without a scheme both http and https are meant; without a port, the default port of the scheme.
+ * @throws InvalidOriginPattern for the first entry that is of another form
+ */
+export function compileOriginPatterns(entries: readonly string[]): OriginPatterns {
+  const allowed = new Set<string>();
+  for (const entry of entries) for (const key of patternKeys(entry)) allowed.add(key);
+  return {
+    matches(claim) {
+      const url = claimedUrl(claim);
+      if (url === null) return false;
+      const scheme = url.protocol === 'https:' ? 'https' : 'http';
+      const port = url.port || defaultPorts[scheme];
+      const host = withoutTrailingDot(url.hostname);
+      if (allowed.has(originKey(scheme, host, port))) return true;
+      for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
+        if (dot > 0 && allowed.has(originKey(scheme, `*${host.slice(dot)}`, port))) return true;
+      }
+      return false;
+    },
+  };
+}
+
+/**
+ * Says whether an Origin, Referer or Host names an onion service. A value that cannot be read but speaks of `.onion`
+ * counts as one: in a deny rule doubt denies.
+ */
+export function namesOnionService(value: string): boolean {
+  if (plainText.test(value) && !/onion/i.test(value)) return false;
+  const url = parseUrl(value.includes('://') ? value : `https://${value}`);
+  return url === null ? /\.onion/i.test(value) : /\.onion\.*$/i.test(url.hostname);
+}
+
+function patternKeys(entry: string): string[] {
+  const parts = patternForm.exec(entry)?.groups;
+  const url = parts === undefined ? null : parseUrl(`https://${parts.host ?? ''}`);
+  const port = parts?.port === undefined ? undefined : Number(parts.port);
+  if (parts === undefined || url === null || port === 0 || (port ?? 0) > 65535) throw new InvalidOriginPattern(entry);
+
+  const host = withoutTrailingDot(url.hostname);
+  if (host === '' || emptyLabel.test(host) || (parts.wildcard !== undefined && numericHost.test(host)))
+    throw new InvalidOriginPattern(entry);
+  const hostPattern = parts.wildcard === undefined ? host : `*.${host}`;
+  const schemes: readonly Scheme[] =
+    parts.scheme === undefined ? ['http', 'https'] : [parts.scheme.toLowerCase() as Scheme];
+  return schemes.map((scheme) => originKey(scheme, hostPattern, port?.toString() ?? defaultPorts[scheme]));
+}
+
+function originKey(scheme: Scheme, host: string, port: string): string {
+  return `${scheme}://${host}:${port}`;
+}
+
+/** The claim as a URL, or null where it is not of the form that its header has: `Origin: null` matches nothing. */
+function claimedUrl(claim: OriginClaim): URL | null {
+  switch (claim.header) {
+    case 'origin':
+      return originForm.test(claim.value) ? parseUrl(claim.value) : null;
+    case 'referer': {
+      const url = refererForm.test(claim.value) ? parseUrl(claim.value) : null;
+      return url !== null && url.username === '' && url.password === '' ? url : null;
+    }
+    case 'host': // whoever gets as far as this check came over TLS
+      return hostForm.test(claim.value) ? parseUrl(`https://${claim.value}`) : null;
+  }
+}
+
+/** The URL parser brings a host into lower case and punycode and drops the scheme's default port. */
+function parseUrl(text: string): URL | null {
+  return URL.canParse(text) ? new URL(text) : null;
+}
+
+function withoutTrailingDot(hostname: string): string {
+  return hostname.endsWith('.') ? hostname.slice(0, -1) : hostname;
+}

@@ -1,0 +1,45 @@
+/** What a request does to a resource: GET and HEAD read, every other method writes. */
+export type Access = 'read' | 'write';
+
+/** A key's permissions, compiled once. */
+export interface Permissions {
+  allow(resource: string, access: Access): boolean;
+}
+
+/** A permission of no known form. */
+export class InvalidPermission extends Error {
+  constructor(readonly entry: string) {
+    super(
+      `"${entry.slice(0, 64)}" is not a permission: expected *, or a resource with :*, :read or :write after it, ` +
+        'such as payouts:write',
+    );
+    this.name = 'InvalidPermission';
+  }
+}
+
+const permissionForm = /^(?<resource>[a-z][a-z0-9-]{0,63}):(?<access>\*|read|write)$/;
+
+/** The access that a method needs. */
+export function accessOf(method: string): Access {
+  return method === 'GET' || method === 'HEAD' ? 'read' : 'write';
+}
+
+/**
+ * Compiles permissions: `*`, `<resource>:*`, `<resource>:read`, `<resource>:write`. An empty list permits nothing.
+ * @throws InvalidPermission for the first entry that is of another form
+ */
+export function compilePermissions(entries: readonly string[]): Permissions {
+  const granted = new Set<string>();
+  let everything = false;
+  for (const entry of entries) {
+    if (entry === '*') {
+      everything = true;
+      continue;
+    }
+    const parts = permissionForm.exec(entry)?.groups;
+    if (parts?.resource === undefined) throw new InvalidPermission(entry);
+    const accesses = parts.access === '*' ? ['read', 'write'] : [parts.access];
+    for (const access of accesses) granted.add(`${parts.resource}:${access ?? ''}`);
+  }
+  return { allow: (resource, access) => everything || granted.has(`${resource}:${access}`) };
+}

@@ -1,0 +1,54 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { FastifyInstance } from 'fastify';
+import { OperatorError } from '../config/operator-error.js';
+import { readOperatorFile } from '../config/operator-file.js';
+import { Refusal } from '../rest/refusal.js';
+
+const shortestToken = 32;
+const mostTokenBytes = 4096;
+const tokenForm = /^[A-Za-z0-9._~+/=-]+$/;
+const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]+)$/i;
+
+/**
+ * Reads the token of administrators from its file; a line end after it is none of it.
+ * @throws OperatorError
+ */
+export async function readToken(file: string | null): Promise<string> {
+  if (file === null) {
+    throw new OperatorError(
+      `registry.tokenFile must name a file with a token of at least ${shortestToken} characters, such as \`openssl rand -hex 32\` makes.`,
+    );
+  }
+  const token = (await readOperatorFile(file, 'The token file', mostTokenBytes)).toString('utf8').trim();
+  if (token.length < shortestToken || !tokenForm.test(token)) {
+    throw new OperatorError(
+      `The token file ${file} must hold one token of at least ${shortestToken} letters, digits and . _ ~ + / = -.`,
+    );
+  }
+  return token;
+}
+
+/**
+ * Lets in whoever has the token, before routing. Browsers send no such header for another site without asking first,
+ * which nothing here answers, so no page can act in the name of an administrator.
+ */
+export function requireToken(token: string): (app: FastifyInstance) => void {
+  const expected = digestOf(token);
+  return (app) => {
+    app.addHook('onRequest', ({ headers, routeOptions }, reply, done) => {
+      const given = headerForm.exec(headers.authorization ?? '')?.groups?.token;
+      // Digests are compared, so that neither content nor length of the token shows in the time that it takes.
+      const isRight = given !== undefined && timingSafeEqual(digestOf(given), expected);
+      if (isRight || routeOptions.config.isOpen === true) {
+        done();
+        return;
+      }
+      reply.header('www-authenticate', 'Bearer');
+      done(new Refusal(401, given === undefined ? 'A bearer token is required' : 'Invalid token'));
+    });
+  };
+}
+
+function digestOf(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}

@@ -1,0 +1,47 @@
+import { createRestApp, type RestApp } from '../rest/rest-app.js';
+import { requireToken } from './administrator.js';
+import { eventRoutes } from './events/routes.js';
+import { gatewayRoutes } from './gateways/routes.js';
+import { addHealth } from './health.js';
+import { keyRoutes } from './keys/routes.js';
+import { merchantRoutes } from './merchants/routes.js';
+import { describeRoutes } from './openapi/openapi.js';
+import type { Clock, Logger, RecordsStore, Timers } from './ports.js';
+import type { Projector } from './projection/projector.js';
+import { followChanges } from './propagation.js';
+import type { RegistryDatabase } from './registry-database.js';
+
+/** What the admin API is made with. */
+export interface RegistryOptions {
+  readonly database: RegistryDatabase;
+  readonly store: RecordsStore;
+  readonly projector: Pick<Projector, 'wake' | 'nextPass' | 'hasProjected'>;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly random: (size: number) => Buffer;
+  /** What administrators show to be let in. */
+  readonly token: string;
+  /** HMAC pepper of the look-up ids, the same as the gateways'; null: plain SHA-256. */
+  readonly pepper: Buffer | null;
+  /** `keyStore.cache.maxStaleSeconds` of the gateways. */
+  readonly maxStaleSeconds: number;
+  readonly logger?: Logger | undefined;
+}
+
+/** Makes the admin API: merchants, keys, events and gateways. It projects nothing by itself: it wakes the projector. */
+export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
+  const { database, store, projector } = options;
+  const app = createRestApp({ logger, admit: requireToken(token) });
+  const description = describeRoutes(app);
+  const context = {
+    ...options,
+    onChange: () => {
+      projector.wake();
+    },
+    confirm: followChanges(options),
+  };
+  for (const addRoutes of [merchantRoutes, keyRoutes, gatewayRoutes(store), eventRoutes]) addRoutes(app, context);
+  addHealth(app, { database, projector });
+  app.get('/openapi.json', { config: { isOpen: true } }, () => description());
+  return app;
+}

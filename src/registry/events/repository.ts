@@ -1,0 +1,83 @@
+import type { Selectable } from 'kysely';
+import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+import type { Action, RegistryEvent } from './schema.js';
+
+/** An event to record. The snapshots are what administrators see, which holds no secret. */
+export interface NewEvent {
+  readonly action: Action;
+  readonly merchantId: string;
+  readonly keyId: string | null;
+  readonly before: object | null;
+  readonly after: object | null;
+}
+
+/** Which events are asked for. */
+export interface EventFilter {
+  readonly merchantId?: string | undefined;
+  readonly keyId?: string | undefined;
+  readonly action?: string | undefined;
+  /** In milliseconds since 1970, itself included. */
+  readonly since?: number | undefined;
+}
+
+/** Adds events; belongs in the database transaction of the change. Nothing changes or removes an event. */
+export async function recordEvents(
+  database: RegistryDatabase,
+  events: readonly NewEvent[],
+  common: { readonly at: number; readonly actor: string; readonly revision: number },
+): Promise<void> {
+  for (const { action, merchantId, keyId, before, after } of events) {
+    await database
+      .insertInto('events')
+      .values({
+        ...common,
+        action,
+        merchant_id: merchantId,
+        key_id: keyId,
+        before: textOf(before),
+        after: textOf(after),
+      })
+      .execute();
+  }
+}
+
+/** The events that the filter names, newest first. */
+export async function listEvents(
+  database: RegistryDatabase,
+  { merchantId, keyId, action, since }: EventFilter,
+  paging: Paging,
+): Promise<Page<RegistryEvent>> {
+  const { offset, limit } = rangeOf(paging);
+  let wanted = database.selectFrom('events');
+  if (merchantId !== undefined) wanted = wanted.where('merchant_id', '=', merchantId);
+  if (keyId !== undefined) wanted = wanted.where('key_id', '=', keyId);
+  if (action !== undefined) wanted = wanted.where('action', '=', action);
+  if (since !== undefined) wanted = wanted.where('at', '>=', since);
+  const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const rows = await wanted.selectAll().orderBy('seq', 'desc').offset(offset).limit(limit).execute();
+  return { items: rows.map(toEvent), totalRecords: total };
+}
+
+function toEvent(row: Selectable<RegistryTables['events']>): RegistryEvent {
+  return {
+    seq: row.seq,
+    at: new Date(row.at).toISOString(),
+    actor: row.actor,
+    action: row.action as Action,
+    merchantId: row.merchant_id,
+    keyId: row.key_id,
+    before: objectIn(row.before),
+    after: objectIn(row.after),
+    revision: row.revision,
+  };
+}
+
+function textOf(snapshot: object | null): string | null {
+  return snapshot === null ? null : JSON.stringify(snapshot);
+}
+
+function objectIn(text: string | null): Record<string, unknown> | null {
+  return text === null ? null : (JSON.parse(text) as Record<string, unknown>);
+}

@@ -1,0 +1,37 @@
+import Type, { type Static } from 'typebox';
+import { pagingQuery } from '../../rest/paging.js';
+import { identifierForm, momentForm } from '../fields.js';
+
+const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);
+
+/** What was done, in the past tense: never renamed. */
+export type Action = 'merchant.created' | 'merchant.changed' | 'key.created' | 'key.revoked' | 'key.reset';
+
+/** Who changed what, and when. */
+export const eventSchema = Type.Object({
+  seq: Type.Integer(),
+  at: Type.String({ format: 'date-time' }),
+  actor: Type.String(),
+  action: Type.Enum(['merchant.created', 'merchant.changed', 'key.created', 'key.revoked', 'key.reset']),
+  merchantId: Type.String(),
+  keyId: Type.Union([Type.Null(), Type.String()]),
+  before: snapshot,
+  after: snapshot,
+  revision: Type.Integer(),
+});
+
+/** Who changed what, and when; as administrators see it. */
+export type RegistryEvent = Static<typeof eventSchema>;
+
+/** The query of `GET /events`. */
+export const eventsQuery = Type.Object({
+  ...pagingQuery.properties,
+  merchantId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a merchant' })),
+  keyId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a key' })),
+  action: Type.Optional(
+    Type.String({ pattern: /^[a-z]{1,32}\.[a-z]{1,32}$/, description: 'an action, such as key.revoked' }),
+  ),
+  since: Type.Optional(
+    Type.String({ pattern: momentForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
+  ),
+});

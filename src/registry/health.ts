@@ -1,0 +1,30 @@
+import { sql } from 'kysely';
+import { failure, success } from '../rest/envelope.js';
+import type { RestApp } from '../rest/rest-app.js';
+import { readHistory } from './projection/history.js';
+import type { RegistryDatabase } from './registry-database.js';
+
+/** What readiness depends on. */
+export interface HealthSources {
+  readonly database: RegistryDatabase;
+  readonly projector: { hasProjected(revision: number): Promise<boolean> };
+}
+
+/**
+ * Liveness and readiness, without a token. A store of the gateways that is away does not make the registry unready:
+ * changes are still taken, and kept for it.
+ */
+export function addHealth(app: RestApp, { database, projector }: HealthSources): void {
+  app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
+  app.get('/readyz', { config: { isOpen: true } }, async (_request, reply) => {
+    try {
+      await sql`select 1`.execute(database);
+      const { revision } = await readHistory(database);
+      const projection = (await projector.hasProjected(revision)) ? 'current' : 'behind';
+      return success('Ready', { projection });
+    } catch {
+      reply.code(503);
+      return failure('The database is away');
+    }
+  });
+}

@@ -1,0 +1,112 @@
+import { generateApiKey, lookupIdOf } from '../../gateway/api-key.js';
+import { compilePermissions, InvalidPermission } from '../../policy/permissions.js';
+import type { Problem } from '../../rest/envelope.js';
+import { Refusal } from '../../rest/refusal.js';
+import { makeChange, type Change } from '../change.js';
+import { findMerchant } from '../merchants/repository.js';
+import { newId, type RegistryContext } from '../registry-context.js';
+import { expiryIn, type Expiry } from './expiry.js';
+import { endKey, findKey, insertKey, toApiKey, type KeyToAdd, type StoredKey } from './repository.js';
+import type { ApiKey, KeyReset, NewKey } from './schema.js';
+
+/** A key, as its owner sees it once. */
+export interface ShownKey extends ApiKey {
+  readonly key: string;
+}
+
+/** @throws Refusal */
+export function createKey(
+  context: RegistryContext,
+  actor: string,
+  merchantId: string,
+  { environment, permissions: given = ['*'], label, ...expiry }: NewKey,
+): Promise<ShownKey> {
+  const problem = permissionProblem(given);
+  if (problem !== null) throw Refusal.invalid([problem]);
+  const permissions = JSON.stringify([...new Set(given)]);
+  return makeChange(context, actor, async (change) => {
+    await findMerchant(change.transaction, merchantId);
+    const expires_at = acceptExpiry(expiry, change.now);
+    const grant = { merchant_id: merchantId, environment, permissions, label: label ?? null, expires_at };
+    const { key, row } = await addKey(context, change, grant);
+    const after = toApiKey(row);
+    const event = { action: 'key.created', merchantId, keyId: row.key_id, before: null, after } as const;
+    return { result: { ...after, key }, changed: { events: [event], records: [recordOf(row)] } };
+  });
+}
+
+/**
+ * Ends a key for good. A key that is revoked already stays as it is.
+ * @throws Refusal
+ */
+export function revokeKey(context: RegistryContext, actor: string, keyId: string): Promise<ApiKey> {
+  return makeChange(context, actor, async (change) => {
+    const row = await findKey(change.transaction, keyId);
+    const before = toApiKey(row);
+    if (row.status === 'REVOKED') return { result: before, changed: null };
+    const after = toApiKey(await endKey(change, keyId, { status: 'REVOKED' }));
+    const event = { action: 'key.revoked', merchantId: row.merchant_id, keyId, before, after } as const;
+    return { result: after, changed: { events: [event], records: [recordOf(row)] } };
+  });
+}
+
+/**
+ * Replaces a key by a new one that may do the same; the old one ends now, or when the grace is over.
+ * @throws Refusal
+ */
+export function resetKey(
+  context: RegistryContext,
+  actor: string,
+  keyId: string,
+  { graceSeconds = 0, ...expiry }: KeyReset,
+): Promise<ShownKey & { readonly replaces: ApiKey }> {
+  return makeChange(context, actor, async (change) => {
+    const old = await findKey(change.transaction, keyId);
+    const { now } = change;
+    if (old.status !== 'ACTIVE' || (old.expires_at ?? Infinity) <= now) {
+      throw new Refusal(409, 'The key is not active any more: create a new one');
+    }
+    const { merchant_id, environment, permissions, label } = old;
+    // A key that was to end must not live on for ever because it was replaced.
+    const expires_at = acceptExpiry(expiry, now) ?? old.expires_at;
+    const { key, row } = await addKey(context, change, { merchant_id, environment, permissions, label, expires_at });
+    const graceEnds = Math.min(now + graceSeconds * 1000, old.expires_at ?? Infinity);
+    const ended = await endKey(change, keyId, graceSeconds === 0 ? { status: 'REVOKED' } : { expires_at: graceEnds });
+    const [before, replaces, after] = [toApiKey(old), toApiKey(ended), toApiKey(row)];
+    const events = [
+      { action: 'key.reset', merchantId: merchant_id, keyId, before, after: replaces },
+      { action: 'key.created', merchantId: merchant_id, keyId: row.key_id, before: null, after },
+    ] as const;
+    return { result: { ...after, key, replaces }, changed: { events, records: [recordOf(row), recordOf(old)] } };
+  });
+}
+
+async function addKey(
+  { random, pepper }: RegistryContext,
+  change: Change,
+  grant: Omit<KeyToAdd, 'key_id' | 'lookup_id'>,
+): Promise<{ key: string; row: StoredKey }> {
+  const key = generateApiKey(grant.environment, random);
+  const ids = { key_id: newId('key', change.now, random), lookup_id: lookupIdOf(key, pepper) };
+  return { key, row: await insertKey(change, { ...grant, ...ids }) };
+}
+
+function recordOf({ lookup_id }: StoredKey): string {
+  return `key:${lookup_id}`;
+}
+
+function acceptExpiry(expiry: Expiry, now: number): number | null {
+  const expires = expiryIn(expiry, now);
+  if (typeof expires === 'object' && expires !== null) throw Refusal.invalid([expires]);
+  return expires;
+}
+
+function permissionProblem(permissions: readonly string[]): Problem | null {
+  try {
+    compilePermissions(permissions);
+    return null;
+  } catch (error) {
+    if (error instanceof InvalidPermission) return { path: 'permissions', message: `permissions: ${error.message}` };
+    throw error;
+  }
+}

@@ -1,0 +1,79 @@
+import { successPage } from '../../rest/envelope.js';
+import { pagingOf, pagingQuery } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
+import { idParams, noQuery } from '../../rest/rest-app.js';
+import { actorOf } from '../actor.js';
+import { idIn } from '../fields.js';
+import { findMerchant } from '../merchants/repository.js';
+import { withPropagation } from '../propagation-schema.js';
+import { answerChange, type Routes } from '../routes.js';
+import { createKey, resetKey, revokeKey } from './key-changes.js';
+import { listKeys } from './repository.js';
+import { apiKeySchema, newKeyBody, resetBody, resetKeySchema, shownKeySchema } from './schema.js';
+
+/** Keys. A change counts for the gateways of the key's environment. */
+export const keyRoutes: Routes = (app, context) => {
+  const { database, confirm } = context;
+
+  app.post(
+    '/merchants/:id/keys',
+    {
+      schema: { params: idParams, body: newKeyBody, querystring: noQuery },
+      config: {
+        operation: { summary: 'Create a key, shown once', status: 201, data: withPropagation(shownKeySchema) },
+      },
+    },
+    async (request, reply) => {
+      const merchantId = idIn(request.params, 'Merchant');
+      const key = await createKey(context, actorOf(request), merchantId, request.body);
+      return answerChange(reply, 201, 'Key created', key, await confirm(key.revision, key.environment));
+    },
+  );
+
+  app.get(
+    '/merchants/:id/keys',
+    {
+      schema: { params: idParams, querystring: pagingQuery },
+      config: { operation: { summary: "A merchant's keys, newest first", page: apiKeySchema } },
+    },
+    async ({ params, query }) => {
+      const paging = pagingOf(query);
+      const { id } = await findMerchant(database, idIn(params, 'Merchant'));
+      return successPage('Keys retrieved', await listKeys(database, id, paging), paging);
+    },
+  );
+
+  app.post(
+    '/keys/:id/revoke',
+    {
+      schema: { params: idParams, querystring: noQuery },
+      config: { operation: { summary: 'End a key for good', data: withPropagation(apiKeySchema) } },
+    },
+    async (request, reply) => {
+      refuseContent(request.body);
+      const key = await revokeKey(context, actorOf(request), idIn(request.params, 'Key'));
+      return answerChange(reply, 200, 'Key revoked', key, await confirm(key.revision, key.environment));
+    },
+  );
+
+  app.post(
+    '/keys/:id/reset',
+    {
+      schema: { params: idParams, body: resetBody, querystring: noQuery },
+      config: {
+        operation: { summary: 'Replace a key by a new one', status: 201, data: withPropagation(resetKeySchema) },
+      },
+    },
+    async (request, reply) => {
+      const key = await resetKey(context, actorOf(request), idIn(request.params, 'Key'), request.body);
+      return answerChange(reply, 201, 'Key reset', key, await confirm(key.revision, key.environment));
+    },
+  );
+};
+
+/** A revocation takes no options: whoever sends some believes in an effect that there is not. */
+function refuseContent(body: unknown): void {
+  if (body === undefined || body === null) return;
+  if (typeof body === 'object' && !Array.isArray(body) && Object.keys(body).length === 0) return;
+  throw Refusal.invalid([{ path: '', message: 'The body must be empty' }]);
+}

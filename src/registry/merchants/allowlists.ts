@@ -1,0 +1,65 @@
+import type { Problem } from '../../rest/envelope.js';
+import { Refusal } from '../../rest/refusal.js';
+import { checkIpAllowlist } from './ip-allowlist.js';
+import { checkOriginAllowlist } from './origin-allowlist.js';
+
+/** What a request has to say expressly, because it is more often a slip than meant. */
+export const confirmations = ['open_range', 'private_range', 'empty_list'] as const;
+
+/** One entry, or list, that needs to be confirmed. */
+export interface Concern {
+  readonly path: string;
+  readonly flag: (typeof confirmations)[number];
+  readonly what: string;
+}
+
+/** An allowlist in canonical form, without duplicates; what cannot be accepted, and what has to be confirmed. */
+export interface CheckedAllowlist {
+  readonly entries: readonly string[];
+  readonly problems: readonly Problem[];
+  readonly concerns: readonly Concern[];
+}
+
+/** The allowlists of a request. Absent: not spoken of; null: not configured. */
+export interface Allowlists {
+  readonly ipAllowlist?: readonly string[] | null;
+  readonly originAllowlist?: readonly string[] | null;
+}
+
+/**
+ * Brings allowlists into canonical form.
+ * @throws Refusal with every problem, and the flags that would have to be sent
+ */
+export function acceptAllowlists(
+  { ipAllowlist, originAllowlist }: Allowlists,
+  confirmed: readonly string[] = [],
+): Allowlists {
+  const ip = check('ipAllowlist', ipAllowlist, checkIpAllowlist);
+  const origin = check('originAllowlist', originAllowlist, checkOriginAllowlist);
+  const lists = [ip, origin].filter((list) => list !== null);
+  const [first, ...others] = [
+    ...lists.flatMap(({ problems }) => problems),
+    ...lists.flatMap(({ concerns }) => concerns.filter(({ flag }) => !confirmed.includes(flag))).map(unconfirmed),
+  ].slice(0, mostProblems);
+  if (first !== undefined) throw Refusal.invalid([first, ...others]);
+  return {
+    ...(ipAllowlist === undefined ? {} : { ipAllowlist: ip?.entries ?? null }),
+    ...(originAllowlist === undefined ? {} : { originAllowlist: origin?.entries ?? null }),
+  };
+}
+
+const mostProblems = 100;
+
+function check(
+  path: string,
+  given: readonly string[] | null | undefined,
+  checkList: (given: readonly string[]) => CheckedAllowlist,
+): CheckedAllowlist | null {
+  if (given === null || given === undefined) return null;
+  if (given.length > 0) return checkList(given);
+  return { entries: [], problems: [], concerns: [{ path, flag: 'empty_list', what: 'an empty list admits nobody' }] };
+}
+
+function unconfirmed({ path, flag, what }: Concern): Problem {
+  return { path, message: `${path}: ${what}; send "confirm": ["${flag}"] too if that is meant` };
+}

@@ -1,0 +1,100 @@
+import { parseIpAddress } from '../../policy/ip-address.js';
+import { compileIpRanges, InvalidIpRange } from '../../policy/ip-ranges.js';
+import { isReservedAddress } from '../../policy/reserved-addresses.js';
+import type { CheckedAllowlist, Concern } from './allowlists.js';
+
+interface Range {
+  readonly family: 4 | 6;
+  readonly first: bigint;
+  readonly last: bigint;
+  /** Canonical: host bits cleared, IPv4-mapped as IPv4, one address without a prefix length. */
+  readonly text: string;
+}
+
+/** What is more than this admits a large part of the internet: the size of an IPv4 /8 and of an IPv6 /16. */
+const largestSize = { 4: 2n ** 24n, 6: 2n ** 112n } as const;
+
+/** Reads an IP allowlist, with the gateway's own compiler as the judge of each entry. */
+export function checkIpAllowlist(given: readonly string[]): CheckedAllowlist {
+  const ranges = new Map<string, Range>();
+  const problems = [];
+  const concerns: Concern[] = [];
+  for (const [index, entry] of given.entries()) {
+    const path = `ipAllowlist[${index}]`;
+    if (!isIpRange(entry)) {
+      problems.push({ path, message: `${path} must be an IP address or CIDR, such as 203.0.113.7 or 203.0.113.0/24` });
+      continue;
+    }
+    const range = rangeOf(entry);
+    ranges.set(range.text, range);
+    if (sizeOf(range) > largestSize[range.family]) {
+      concerns.push({ path, flag: 'open_range', what: `${range.text} admits a large part of the internet` });
+    } else if (isPrivate(range)) {
+      concerns.push({ path, flag: 'private_range', what: `${range.text} is not on the public internet` });
+    }
+  }
+  const all = [...ranges.values()];
+  if (!concerns.some(({ flag }) => flag === 'open_range') && (isOpen(all, 4) || isOpen(all, 6))) {
+    const what = 'the entries together admit a large part of the internet';
+    concerns.push({ path: 'ipAllowlist', flag: 'open_range', what });
+  }
+  return { entries: all.map(({ text }) => text), problems, concerns };
+}
+
+function isIpRange(entry: string): boolean {
+  try {
+    compileIpRanges([entry]);
+    return true;
+  } catch (error) {
+    if (error instanceof InvalidIpRange) return false;
+    throw error;
+  }
+}
+
+/** Of an entry that the compiler has admitted. */
+function rangeOf(entry: string): Range {
+  const [addressText = '', length] = entry.split('/');
+  const address = parseIpAddress(addressText);
+  if (address === null) throw new InvalidIpRange(entry);
+  const { family } = address;
+  const bits = family === 4 ? 32 : 128;
+  const mapped = family === 4 && addressText.includes(':');
+  const prefix = length === undefined ? bits : Number(length) - (mapped ? 96 : 0);
+  const size = 1n << BigInt(bits - prefix);
+  const first = (BigInt(address.value) / size) * size;
+  const firstText = addressOf(family, first).text;
+  return { family, first, last: first + size - 1n, text: prefix === bits ? firstText : `${firstText}/${prefix}` };
+}
+
+function addressOf(family: 4 | 6, value: bigint) {
+  const width = family === 4 ? 8n : 16n;
+  const parts = Array.from({ length: family === 4 ? 4 : 8 }, (_, index, count = family === 4 ? 4 : 8) =>
+    ((value >> (BigInt(count - 1 - index) * width)) & ((1n << width) - 1n)).toString(family === 4 ? 10 : 16),
+  );
+  const address = parseIpAddress(parts.join(family === 4 ? '.' : ':'));
+  if (address === null) throw new RangeError('an address is out of its range');
+  return address;
+}
+
+/** A range that only touches reserved addresses in its midst is as wide as the internet, and found as such. */
+function isPrivate({ family, first, last }: Range): boolean {
+  return isReservedAddress(addressOf(family, first)) || isReservedAddress(addressOf(family, last));
+}
+
+function sizeOf({ first, last }: Range): bigint {
+  return last - first + 1n;
+}
+
+/** Many small ranges can admit as many as a large one. */
+function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
+  const sorted = ranges.filter((range) => range.family === family).toSorted((a, b) => (a.first < b.first ? -1 : 1));
+  let covered = 0n;
+  let end = -1n;
+  for (const { first, last } of sorted) {
+    const from = first > end ? first : end + 1n;
+    if (last < from) continue;
+    covered += last - from + 1n;
+    end = last;
+  }
+  return covered > largestSize[family];
+}

@@ -1,0 +1,57 @@
+import { parseIpAddress } from '../../policy/ip-address.js';
+import { compileOriginPatterns, InvalidOriginPattern } from '../../policy/origins.js';
+import { isReservedAddress } from '../../policy/reserved-addresses.js';
+import type { CheckedAllowlist, Concern } from './allowlists.js';
+
+const entryForm = /^(?<scheme>https?:\/\/)?(?<wildcard>\*\.)?(?<host>\[[^\]]*\]|[^:]*)(?::(?<port>\d+))?$/i;
+const defaultPorts: Readonly<Record<string, number>> = { 'http://': 80, 'https://': 443 };
+
+/** Reads an origin allowlist, with the gateway's own compiler as the judge of each entry. */
+export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist {
+  const entries = new Set<string>();
+  const problems = [];
+  const concerns: Concern[] = [];
+  for (const [index, entry] of given.entries()) {
+    const path = `originAllowlist[${index}]`;
+    if (!isOriginPattern(entry)) {
+      const form =
+        'a host such as shop.example or *.shop.example, with https:// before it or a port after it if wanted';
+      problems.push({ path, message: `${path} must be ${form}` });
+      continue;
+    }
+    const { text, host, wildcard } = canonical(entry);
+    entries.add(text);
+    if (isPrivate(host)) {
+      concerns.push({ path, flag: 'private_range', what: `${text} is not on the public internet` });
+    } else if (wildcard && !host.includes('.')) {
+      concerns.push({ path, flag: 'open_range', what: `${text} admits everybody below a top-level domain` });
+    }
+  }
+  return { entries: [...entries], problems, concerns };
+}
+
+function isOriginPattern(entry: string): boolean {
+  try {
+    compileOriginPatterns([entry]);
+    return true;
+  } catch (error) {
+    if (error instanceof InvalidOriginPattern) return false;
+    throw error;
+  }
+}
+
+/** Of an entry that the compiler has admitted: lower case, punycode, no trailing dot, no default port. */
+function canonical(entry: string): { text: string; host: string; wildcard: boolean } {
+  const { scheme = '', wildcard = '', host: given = '', port } = entryForm.exec(entry)?.groups ?? {};
+  const host = new URL(`https://${given}`).hostname.replace(/\.$/, '');
+  const protocol = scheme.toLowerCase();
+  const number = port === undefined ? undefined : Number(port);
+  const suffix = number === undefined || number === defaultPorts[protocol] ? '' : `:${number}`;
+  return { text: protocol + wildcard + host + suffix, host, wildcard: wildcard !== '' };
+}
+
+function isPrivate(host: string): boolean {
+  if (/(?:^|\.)localhost$/.test(host)) return true;
+  const address = parseIpAddress(host.replace(/^\[|\]$/g, ''));
+  return address !== null && isReservedAddress(address);
+}

@@ -1,0 +1,146 @@
+import { sql, type Selectable } from 'kysely';
+import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
+import { makeChange } from '../change.js';
+import { newId, type RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+import { acceptAllowlists } from './allowlists.js';
+import type { Merchant, MerchantChanges, NewMerchant } from './schema.js';
+
+/** Which merchants are asked for. */
+export interface MerchantFilter {
+  /** A part of the name, in whatever case. */
+  readonly name?: string | undefined;
+  readonly status?: string | undefined;
+}
+
+/** The merchants that the filter names, newest first. */
+export async function listMerchants(
+  database: RegistryDatabase,
+  { name, status }: MerchantFilter,
+  paging: Paging,
+): Promise<Page<Merchant>> {
+  const { offset, limit } = rangeOf(paging);
+  let wanted = database.selectFrom('merchants');
+  if (status !== undefined) wanted = wanted.where('status', '=', status);
+  if (name !== undefined) {
+    const pattern = `%${name.replaceAll(/[\\%_]/g, '\\$&')}%`;
+    wanted = wanted.where(sql<boolean>`lower(name) like lower(${pattern}) escape '\\'`);
+  }
+  const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const rows = await wanted.selectAll().orderBy('created_revision', 'desc').offset(offset).limit(limit).execute();
+  return { items: rows.map(toMerchant), totalRecords: total };
+}
+
+/**
+ * One merchant.
+ * @throws Refusal where there is none
+ */
+export async function findMerchant(database: RegistryDatabase, id: string): Promise<Merchant> {
+  const row = await database.selectFrom('merchants').selectAll().where('id', '=', id).executeTakeFirst();
+  if (row === undefined) throw Refusal.notFound('Merchant');
+  return toMerchant(row);
+}
+
+/** @throws Refusal for an allowlist that cannot be accepted */
+export function createMerchant(context: RegistryContext, actor: string, given: NewMerchant): Promise<Merchant> {
+  const { name, status = 'ACTIVE', goLive = false, confirm, ...lists } = given;
+  const { ipAllowlist = null, originAllowlist = null } = acceptAllowlists(lists, confirm);
+  return makeChange(context, actor, async ({ transaction, revision, now }) => {
+    const row = await transaction
+      .insertInto('merchants')
+      .values({
+        id: newId('m', now, context.random),
+        ...columnsOf({ name, status, goLive, ipAllowlist, originAllowlist }),
+        ...{ created_revision: revision, revision, created_at: now, updated_at: now },
+      })
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    const result = toMerchant(row);
+    const event = {
+      action: 'merchant.created',
+      merchantId: result.id,
+      keyId: null,
+      before: null,
+      after: result,
+    } as const;
+    return { result, changed: { events: [event], records: [`merchant:${result.id}`] } };
+  });
+}
+
+/** @throws Refusal where there is no such merchant, it has changed meanwhile, or an allowlist cannot be accepted */
+export function changeMerchant(
+  context: RegistryContext,
+  actor: string,
+  id: string,
+  { confirm, revision: expected, ...given }: MerchantChanges,
+): Promise<Merchant> {
+  const changes: Partial<Settings> = { ...given, ...acceptAllowlists(given, confirm) };
+  return makeChange<Merchant>(context, actor, async ({ transaction, revision, now }) => {
+    const before = await findMerchant(transaction, id);
+    if (expected !== undefined && expected !== before.revision) {
+      throw new Refusal(409, `The merchant has changed meanwhile: its revision is ${before.revision}`);
+    }
+    const names = settings.filter((name) => changes[name] !== undefined && !same(changes[name], before[name]));
+    if (names.length === 0) return { result: before, changed: null };
+
+    const row = await transaction
+      .updateTable('merchants')
+      .set({ ...columnsOf({ ...before, ...changes }), revision, updated_at: now })
+      .where('id', '=', id)
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    const result = toMerchant(row);
+    const [was, is] = [only(before, names), only(result, names)];
+    const event = { action: 'merchant.changed', merchantId: id, keyId: null, before: was, after: is } as const;
+    return { result, changed: { events: [event], records: [`merchant:${id}`] } };
+  });
+}
+
+const settings = ['name', 'status', 'goLive', 'ipAllowlist', 'originAllowlist'] as const;
+
+interface Settings {
+  readonly name: string;
+  readonly status: string;
+  readonly goLive: boolean;
+  readonly ipAllowlist: readonly string[] | null;
+  readonly originAllowlist: readonly string[] | null;
+}
+
+function columnsOf({ name, status, goLive, ipAllowlist, originAllowlist }: Settings) {
+  return {
+    name,
+    status,
+    go_live: goLive ? 1 : 0,
+    ip_allowlist: ipAllowlist === null ? null : JSON.stringify(ipAllowlist),
+    origin_allowlist: originAllowlist === null ? null : JSON.stringify(originAllowlist),
+  };
+}
+
+function same(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
+}
+
+function only(merchant: Merchant, names: readonly (keyof Settings)[]): object {
+  return Object.fromEntries(names.map((name) => [name, merchant[name]]));
+}
+
+/** A merchant, as administrators see it. */
+export function toMerchant(row: Selectable<RegistryTables['merchants']>): Merchant {
+  return {
+    id: row.id,
+    name: row.name,
+    status: row.status,
+    goLive: row.go_live === 1,
+    ipAllowlist: listIn(row.ip_allowlist),
+    originAllowlist: listIn(row.origin_allowlist),
+    revision: row.revision,
+    createdAt: new Date(row.created_at).toISOString(),
+    updatedAt: new Date(row.updated_at).toISOString(),
+  };
+}
+
+function listIn(text: string | null): string[] | null {
+  return text === null ? null : (JSON.parse(text) as string[]);
+}

@@ -1,0 +1,86 @@
+import Type, { type Static } from 'typebox';
+import { line } from '../../rest/line.js';
+import { pagingQuery } from '../../rest/paging.js';
+import { confirmations } from './allowlists.js';
+
+const mostEntries = 1000;
+const name = line(100);
+const statusWord = Type.String({
+  pattern: /^[A-Z][A-Z_]{0,31}$/,
+  description: 'a word in upper case, such as ACTIVE, INACTIVE or SUSPENDED',
+});
+const goLive = Type.Boolean({ description: 'true or false' });
+const confirm = Type.Array(Type.Enum([...confirmations]), {
+  maxItems: confirmations.length,
+  description: `a list of ${confirmations.join(', ')}`,
+});
+
+function allowlist(entries: string) {
+  return Type.Union([Type.Null(), Type.Array(Type.String({ maxLength: 300 }), { maxItems: mostEntries })], {
+    description: `null, or a list of at most ${mostEntries} ${entries}`,
+  });
+}
+
+const ipAllowlist = allowlist('IP addresses and CIDRs');
+const originAllowlist = allowlist('hosts');
+
+/** The body of `POST /merchants`. */
+export const newMerchantBody = Type.Object({
+  name,
+  status: Type.Optional(statusWord),
+  goLive: Type.Optional(goLive),
+  ipAllowlist: Type.Optional(ipAllowlist),
+  originAllowlist: Type.Optional(originAllowlist),
+  confirm: Type.Optional(confirm),
+});
+
+/** The body of `PATCH /merchants/:id`: the fields to change. */
+export const merchantChangesBody = Type.Object(
+  {
+    name: Type.Optional(name),
+    status: Type.Optional(statusWord),
+    goLive: Type.Optional(goLive),
+    ipAllowlist: Type.Optional(ipAllowlist),
+    originAllowlist: Type.Optional(originAllowlist),
+    confirm: Type.Optional(confirm),
+    revision: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: Number.MAX_SAFE_INTEGER,
+        description: 'the revision that the change is based on; if the merchant has another one, nothing is changed',
+      }),
+    ),
+  },
+  { minProperties: 1 },
+);
+
+/** The query of `GET /merchants`. */
+export const merchantsQuery = Type.Object({
+  ...pagingQuery.properties,
+  name: Type.Optional(line(100)),
+  status: Type.Optional(statusWord),
+});
+
+const optionalList = Type.Union([Type.Null(), Type.Array(Type.String())]);
+
+/** A merchant, as administrators see it. */
+export const merchantSchema = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  status: Type.String(),
+  goLive: Type.Boolean(),
+  ipAllowlist: optionalList,
+  originAllowlist: optionalList,
+  revision: Type.Integer(),
+  createdAt: Type.String({ format: 'date-time' }),
+  updatedAt: Type.String({ format: 'date-time' }),
+});
+
+/** A merchant, as administrators see it. */
+export type Merchant = Readonly<Static<typeof merchantSchema>>;
+
+/** What a new merchant is made of. */
+export type NewMerchant = Static<typeof newMerchantBody>;
+
+/** What may be changed of a merchant. */
+export type MerchantChanges = Static<typeof merchantChangesBody>;

@@ -1,0 +1,21 @@
+import type { TSchema } from 'typebox';
+
+/** What a route says of itself in the API's description, besides the schemas by which its requests are checked. */
+export interface Operation {
+  readonly summary: string;
+  /** Of the answer: one record, */
+  readonly data?: TSchema;
+  /** or a page of them. */
+  readonly page?: TSchema;
+  /** The status of success, where it is not 200. */
+  readonly status?: 201;
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The route is part of the described API. */
+    operation?: Operation;
+    /** The route can be asked without a token. */
+    isOpen?: true;
+  }
+}

@@ -1,0 +1,60 @@
+import type { parseMetaRecord } from '../gateway/records.js';
+import type { Environment } from '../policy/key-format.js';
+
+/** What the store says of itself: it is seeded, and with whose records. */
+export type MetaRecord = ReturnType<typeof parseMetaRecord>;
+
+/** A record to put into the store, or to take out of it where the value is null. */
+export interface StoreEntry {
+  /** `key:<lookupId>` or `merchant:<id>`; the adapter puts its prefix in front. */
+  readonly name: string;
+  readonly value: object | null;
+}
+
+/** A gateway that has lately acknowledged a revision. */
+export interface LiveGateway {
+  readonly instanceId: string;
+  readonly revision: number;
+  readonly environment: Environment;
+  readonly host: string;
+  /** ISO 8601. */
+  readonly startedAt: string;
+}
+
+/**
+ * The store that gateways read, as the registry writes it. Each promise settles within the adapter's own time limit, and
+ * is rejected where the store cannot be asked; a write that is rejected may still have happened.
+ */
+export interface RecordsStore {
+  /** Null where there is none, or none of a layout that is known. */
+  readMeta(): Promise<MetaRecord | null>;
+  writeMeta(meta: MetaRecord): Promise<void>;
+  /** All of them or, where it is rejected, perhaps some. An adapter splits what is too much for one command. */
+  write(entries: readonly StoreEntry[]): Promise<void>;
+  /** The revision that was published last; 0 where there was none, or one that is no number. */
+  readRevision(): Promise<number>;
+  /** Tells gateways that every record of this revision is written, which they then acknowledge. */
+  publishRevision(revision: number): Promise<void>;
+  /** Those that live, of every environment. */
+  gateways(): Promise<readonly LiveGateway[]>;
+  /** The names that begin so; one that comes or goes meanwhile may be left out, and one may come twice. */
+  names(prefix: string): AsyncIterable<string>;
+}
+
+/** The time, in milliseconds since 1970. */
+export interface Clock {
+  now(): number;
+}
+
+/** Runs something later. */
+export interface Timers {
+  /** @returns what calls it off */
+  after(milliseconds: number, act: () => void): () => void;
+}
+
+/** Where the registry reports what it could not do. A pino logger is one. */
+export interface Logger {
+  error(details: object, message: string): void;
+  warn(details: object, message: string): void;
+  info(details: object, message: string): void;
+}

@@ -1,0 +1,51 @@
+import type { Selectable } from 'kysely';
+import type { KeyRecord, MerchantRecord } from '../../gateway/records.js';
+import { toApiKey, type StoredKey } from '../keys/repository.js';
+import { toMerchant } from '../merchants/repository.js';
+import type { StoreEntry } from '../ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+
+const keyPrefix = 'key:';
+const merchantPrefix = 'merchant:';
+
+/** The beginnings of all names that the registry writes. */
+export const recordPrefixes = [merchantPrefix, keyPrefix] as const;
+
+/**
+ * The records of these names as they are now; null for one that the database does not know. Merchants come first: a key
+ * without its merchant cannot be judged.
+ */
+export async function currentRecords(database: RegistryDatabase, names: readonly string[]): Promise<StoreEntry[]> {
+  const merchantIds = below(merchantPrefix, names);
+  const lookupIds = below(keyPrefix, names);
+  const merchants =
+    merchantIds.length === 0
+      ? []
+      : await database.selectFrom('merchants').selectAll().where('id', 'in', merchantIds).execute();
+  const keys =
+    lookupIds.length === 0
+      ? []
+      : await database.selectFrom('api_keys').selectAll().where('lookup_id', 'in', lookupIds).execute();
+  const found = [...merchants.map(merchantEntry), ...keys.map(keyEntry)];
+  const known = new Set(found.map(({ name }) => name));
+  return [...found, ...[...new Set(names)].filter((name) => !known.has(name)).map((name) => ({ name, value: null }))];
+}
+
+/** A merchant as gateways read it. */
+export function merchantEntry(row: Selectable<RegistryTables['merchants']>): StoreEntry {
+  const { id, name, status, goLive, ipAllowlist, originAllowlist, revision } = toMerchant(row);
+  const value: MerchantRecord = { merchantId: id, name, status, goLive, ipAllowlist, originAllowlist, revision };
+  return { name: merchantPrefix + id, value };
+}
+
+/** A key as gateways read it. */
+export function keyEntry(row: StoredKey): StoreEntry {
+  const { keyId, merchantId, environment, status, permissions, expiresAt, revision } = toApiKey(row);
+  const value: KeyRecord = { keyId, merchantId, environment, status, permissions, expiresAt, revision };
+  return { name: keyPrefix + row.lookup_id, value };
+}
+
+function below(prefix: string, names: readonly string[]): string[] {
+  return [...new Set(names)].filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+}

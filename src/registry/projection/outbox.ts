@@ -1,0 +1,42 @@
+import type { RegistryDatabase } from '../registry-database.js';
+
+/** What is to be projected next: whole changes, in their order. */
+export interface Batch {
+  /** The newest change of the batch. */
+  readonly revision: number;
+  readonly names: readonly string[];
+}
+
+const mostRows = 200;
+
+/** The oldest changes that are not projected yet; null where there are none. */
+export async function oldestChanges(database: RegistryDatabase): Promise<Batch | null> {
+  const rows = await database
+    .selectFrom('outbox')
+    .selectAll()
+    .orderBy('revision')
+    .orderBy('name')
+    .limit(mostRows)
+    .execute();
+  const revision = rows.at(-1)?.revision;
+  if (revision === undefined) return null;
+  // The limit may have cut the last change in two, and a change is published whole. It is of a few records.
+  const last = await database.selectFrom('outbox').select('name').where('revision', '=', revision).execute();
+  return { revision, names: [...new Set([...rows, ...last].map(({ name }) => name))] };
+}
+
+/** Takes out the changes up to this one, all of which are projected. */
+export async function removeChanges(database: RegistryDatabase, revision: number): Promise<void> {
+  await database.deleteFrom('outbox').where('revision', '<=', revision).execute();
+}
+
+/** Whether a change, or one before it, is yet to be projected. */
+export async function isWaiting(database: RegistryDatabase, revision: number): Promise<boolean> {
+  const row = await database
+    .selectFrom('outbox')
+    .select('revision')
+    .where('revision', '<=', revision)
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}

@@ -1,0 +1,53 @@
+import type { RecordsStore, StoreEntry } from '../ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { currentRecords, keyEntry, merchantEntry, recordPrefixes } from './current-records.js';
+
+const pageLength = 500;
+
+/** Every record of the database, in pages, merchants first. A page is read when it is asked for, so it is current then. */
+export async function* storedPages(database: RegistryDatabase): AsyncGenerator<StoreEntry[]> {
+  for (let after = ''; ;) {
+    const rows = await database
+      .selectFrom('merchants')
+      .selectAll()
+      .where('id', '>', after)
+      .orderBy('id')
+      .limit(pageLength)
+      .execute();
+    const last = rows.at(-1);
+    if (last === undefined) break;
+    yield rows.map(merchantEntry);
+    after = last.id;
+  }
+  for (let after = ''; ;) {
+    const rows = await database
+      .selectFrom('api_keys')
+      .selectAll()
+      .where('key_id', '>', after)
+      .orderBy('key_id')
+      .limit(pageLength)
+      .execute();
+    const last = rows.at(-1);
+    if (last === undefined) break;
+    yield rows.map(keyEntry);
+    after = last.key_id;
+  }
+}
+
+/** The names in the store that the database does not know; one page for each that was looked through, also an empty one. */
+export async function* strangeNames(database: RegistryDatabase, store: RecordsStore): AsyncGenerator<string[]> {
+  for (const prefix of recordPrefixes) {
+    let page: string[] = [];
+    for await (const name of store.names(prefix)) {
+      page.push(name);
+      if (page.length < pageLength) continue;
+      yield await unknownAmong(database, page);
+      page = [];
+    }
+    yield await unknownAmong(database, page);
+  }
+}
+
+async function unknownAmong(database: RegistryDatabase, names: readonly string[]): Promise<string[]> {
+  return (await currentRecords(database, names)).filter(({ value }) => value === null).map(({ name }) => name);
+}

@@ -1,0 +1,118 @@
+import type { Clock, RecordsStore } from '../ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { currentRecords } from './current-records.js';
+import { continueAfter, readHistory } from './history.js';
+import { Lease, type LeaseOptions } from './lease.js';
+import { isWaiting, oldestChanges, removeChanges } from './outbox.js';
+import { strangeNames, storedPages } from './pages.js';
+
+/** What a projection works with. */
+export interface ProjectionOptions extends LeaseOptions {
+  readonly database: RegistryDatabase;
+  readonly store: RecordsStore;
+  readonly clock: Clock;
+  /** A name for a new history. */
+  readonly newGeneration: () => string;
+  /** Asked between two batches. */
+  readonly shouldStop?: () => boolean;
+}
+
+/**
+ * Brings the store into the state of the database. Each step can be done again, so an end at any point does no harm: the
+ * outbox keeps a change until its records are written and its number is published.
+ */
+export class Projection {
+  readonly #options: ProjectionOptions;
+  readonly #lease: Lease;
+  #published = 0;
+  #isContinued = false;
+
+  constructor(options: ProjectionOptions) {
+    this.#options = options;
+    this.#lease = new Lease(options);
+  }
+
+  /** Whether every record of this revision, and of those before it, is in the store. */
+  async hasProjected(revision: number): Promise<boolean> {
+    return this.#published >= revision || !(await isWaiting(this.#options.database, revision));
+  }
+
+  /** Projects everything that is waiting, and the whole database where the store does not hold it. */
+  async run(): Promise<void> {
+    const { database, store } = this.#options;
+    if (!(await this.#lease.take())) return;
+    const meta = await store.readMeta();
+    if (!this.#isContinued || meta === null) await this.#continueHistory();
+    const history = await readHistory(database);
+    const isWhole = meta?.generation === history.generation && !(await this.#hasLostChanges(history.revision));
+    if (!isWhole && !(await this.#rebuild(history))) return;
+    await this.#drain();
+  }
+
+  /** Lets another process go on. */
+  async end(): Promise<void> {
+    await this.#lease.giveUp();
+  }
+
+  async #continueHistory(): Promise<void> {
+    const { database, store, newGeneration } = this.#options;
+    const known = Math.max(0, ...(await store.gateways()).map(({ revision }) => revision));
+    await continueAfter(database, known, newGeneration());
+    this.#isContinued = true;
+  }
+
+  /** A replica that was promoted may lack what was written last, a revocation perhaps; then it names an older revision. */
+  async #hasLostChanges(newest: number): Promise<boolean> {
+    const { database, store } = this.#options;
+    return !(await isWaiting(database, newest)) && (await store.readRevision()) < newest;
+  }
+
+  /** @returns whether this process still projects */
+  async #drain(): Promise<boolean> {
+    const { database, store, shouldStop = () => false } = this.#options;
+    for (;;) {
+      if (shouldStop() || !(await this.#lease.take())) return false;
+      const batch = await oldestChanges(database);
+      if (batch === null) return true;
+      await store.write(await currentRecords(database, batch.names));
+      await this.#publish(batch.revision);
+      if (!(await this.#lease.finish(batch, (transaction) => removeChanges(transaction, batch.revision)))) return false;
+    }
+  }
+
+  /**
+   * Writes every record, then removes what the database does not know, then says that the store is complete. Nothing that
+   * is valid is missing meanwhile, and changes are not held up: they are projected between two pages.
+   */
+  async #rebuild({ generation, revision }: { generation: string; revision: number }): Promise<boolean> {
+    const { database, store, clock } = this.#options;
+    for await (const entries of storedPages(database)) {
+      await store.write(entries);
+      if (
+        !(await this.#keep(
+          entries.map(({ name }) => name),
+          revision,
+        ))
+      )
+        return false;
+    }
+    for await (const names of strangeNames(database, store)) {
+      if (names.length > 0) await store.write(names.map((name) => ({ name, value: null })));
+      if (!(await this.#keep(names, revision))) return false;
+    }
+    await this.#publish(revision);
+    await store.writeMeta({ version: 1, generation, projectedAt: new Date(clock.now()).toISOString() });
+    return true;
+  }
+
+  async #keep(names: readonly string[], revision: number): Promise<boolean> {
+    return (await this.#lease.finish({ names, revision }, () => Promise.resolve())) && (await this.#drain());
+  }
+
+  /** A rebuild begins with an older number than those of the changes meanwhile. */
+  async #publish(revision: number): Promise<void> {
+    const newest = Math.max(revision, this.#published);
+    await this.#options.store.publishRevision(newest);
+    this.#published = newest;
+  }
+}

@@ -1,0 +1,104 @@
+import type { Logger, Timers } from '../ports.js';
+import { Projection, type ProjectionOptions } from './projection.js';
+
+/** How a projector runs. */
+export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop'> {
+  readonly timers: Timers;
+  readonly logger?: Logger | undefined;
+}
+
+/** How often changes of other processes, and an emptied store, are looked for. */
+const pollMilliseconds = 1000;
+const firstPauseMilliseconds = 100;
+const longestPauseMilliseconds = 10_000;
+
+/** Projects at once after a change of this process, and otherwise now and then; after a failure more and more seldom. */
+export class Projector {
+  readonly #projection: Projection;
+  readonly #timers: Timers;
+  readonly #logger: Logger | undefined;
+  #running: Promise<void> | null = null;
+  #isWanted = false;
+  #isStopped = false;
+  #failures = 0;
+  #cancelTimer: () => void = () => undefined;
+  #next: { readonly pass: Promise<void>; readonly ended: () => void } | null = null;
+
+  constructor({ timers, logger, ...options }: ProjectorOptions) {
+    this.#projection = new Projection({ ...options, shouldStop: () => this.#isStopped });
+    this.#timers = timers;
+    this.#logger = logger;
+  }
+
+  /** Begins as soon as possible; where it is at it, it will look once more. */
+  wake(): void {
+    if (this.#isStopped) return;
+    this.#isWanted = true;
+    this.#running ??= this.#passes().finally(() => {
+      this.#running = null;
+      // Whoever came while the last pass ended must not wait for the poll.
+      if (this.#shouldGoOn()) this.wake();
+    });
+  }
+
+  /** Settles when a pass has next ended, well or not. */
+  nextPass(): Promise<void> {
+    if (this.#next === null) {
+      let ended = (): void => undefined;
+      const pass = new Promise<void>((resolve) => (ended = resolve));
+      this.#next = { pass, ended };
+    }
+    return this.#next.pass;
+  }
+
+  /** Whether every record of this revision, and of those before it, is in the store. */
+  hasProjected(revision: number): Promise<boolean> {
+    return this.#projection.hasProjected(revision);
+  }
+
+  /** Ends after the batch at hand, and lets another process go on. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#cancelTimer();
+    await this.#running;
+    try {
+      await this.#projection.end();
+    } catch (error) {
+      this.#logger?.warn({ err: error }, 'the lease of the projection could not be given up; it ends by itself');
+    }
+  }
+
+  async #passes(): Promise<void> {
+    this.#cancelTimer();
+    do {
+      this.#isWanted = false;
+      await this.#pass();
+      this.#next?.ended();
+      this.#next = null;
+    } while (this.#shouldGoOn());
+    if (!this.#isStopped)
+      this.#cancelTimer = this.#timers.after(this.#pause(), () => {
+        this.wake();
+      });
+  }
+
+  async #pass(): Promise<void> {
+    try {
+      await this.#projection.run();
+      if (this.#failures > 0) this.#logger?.info({ failures: this.#failures }, 'records are projected again');
+      this.#failures = 0;
+    } catch (error) {
+      this.#failures += 1;
+      this.#logger?.warn({ err: error, failures: this.#failures }, 'records could not be projected; it is tried again');
+    }
+  }
+
+  #shouldGoOn(): boolean {
+    return this.#isWanted && this.#failures === 0 && !this.#isStopped;
+  }
+
+  #pause(): number {
+    if (this.#failures === 0) return pollMilliseconds;
+    return Math.min(firstPauseMilliseconds * 2 ** (this.#failures - 1), longestPauseMilliseconds);
+  }
+}

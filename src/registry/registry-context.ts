@@ -1,0 +1,22 @@
+import { ulid } from 'ulid';
+import type { Confirmation } from './propagation.js';
+import type { Clock } from './ports.js';
+import type { RegistryDatabase } from './registry-database.js';
+
+/** What the registry's routes work with. */
+export interface RegistryContext {
+  readonly database: RegistryDatabase;
+  readonly clock: Clock;
+  readonly random: (size: number) => Buffer;
+  /** HMAC pepper of the look-up ids, the same as the gateways'; null: plain SHA-256. */
+  readonly pepper: Buffer | null;
+  /** Told of each change as soon as it is committed. */
+  readonly onChange: () => void;
+  /** Waits, for a bounded time, until gateways know of a change. */
+  readonly confirm: Confirmation;
+}
+
+/** A new id, such as `m_01J…`, that sorts by time. */
+export function newId(prefix: 'm' | 'key' | 'r', now: number, random: (size: number) => Buffer): string {
+  return `${prefix}_${ulid(now, () => random(1).readUInt8() / 256)}`;
+}

@@ -1,0 +1,41 @@
+import type { Kysely } from 'kysely';
+import { migrate } from '../database/migrate.js';
+import { openDatabase, type DatabaseOptions } from '../database/open-database.js';
+import { migrations } from './migrations/migrations.js';
+import type { RegistryTables } from './tables.js';
+
+/** The registry's database. */
+export type RegistryDatabase = Kysely<RegistryTables>;
+
+/** Where the database is, and the name of the history that begins if it is a new one. */
+export interface RegistryDatabaseOptions extends DatabaseOptions {
+  readonly generation: string;
+}
+
+/**
+ * Opens the registry's database and brings it up to date.
+ * @throws DatabaseError
+ */
+export async function openRegistryDatabase({
+  generation,
+  ...options
+}: RegistryDatabaseOptions): Promise<RegistryDatabase> {
+  const database = openDatabase<RegistryTables>(options);
+  try {
+    await migrate(database, migrations);
+    await database
+      .insertInto('revision')
+      .values({ id: 1, value: 0, generation })
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+    await database
+      .insertInto('projector')
+      .values({ id: 1, holder: '', lease_ends_at: 0 })
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+    return database;
+  } catch (error) {
+    await database.destroy();
+    throw error;
+  }
+}

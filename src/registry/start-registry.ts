@@ -1,0 +1,61 @@
+import type { AddressInfo } from 'node:net';
+import { asListenError } from '../config/listen-error.js';
+import { readToken } from './administrator.js';
+import { createRegistry, type RegistryOptions } from './create-registry.js';
+import { Projector } from './projection/projector.js';
+import { newId } from './registry-context.js';
+import { openRegistryDatabase, type RegistryDatabase } from './registry-database.js';
+
+/** How the registry is started. Whoever opened the store closes it, after `close()`. */
+export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projector' | 'token'> {
+  readonly host: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+  /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
+  readonly databaseUrl: string;
+  /** File with the bearer token of administrators. */
+  readonly tokenFile: string | null;
+}
+
+/** A registry that takes requests and projects. */
+export interface RunningRegistry {
+  readonly url: string;
+  /** Open until `close()`. */
+  readonly database: RegistryDatabase;
+  /** Answers what has begun, ends the projection, then closes the database. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the database, brings it up to date, takes requests, and projects. It starts also while the store is away.
+ * @throws DatabaseError
+ * @throws OperatorError for a token that cannot be used, or a port that is taken
+ */
+export async function startRegistry({
+  host,
+  port,
+  databaseUrl,
+  tokenFile,
+  ...options
+}: StartOptions): Promise<RunningRegistry> {
+  const { clock, random } = options;
+  const token = await readToken(tokenFile);
+  const newGeneration = (): string => newId('r', clock.now(), random);
+  const database = await openRegistryDatabase({ url: databaseUrl, generation: newGeneration() });
+  const projector = new Projector({ ...options, database, newGeneration, holder: newGeneration() });
+  const app = createRegistry({ ...options, database, projector, token });
+  app.addHook('onClose', async () => {
+    await projector.stop();
+    await database.destroy();
+  });
+  try {
+    await app.listen({ host, port });
+  } catch (error) {
+    await app.close();
+    throw asListenError(error, 'registry.listen', { host, port });
+  }
+  projector.wake();
+  const address = app.server.address() as AddressInfo;
+  const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
+  return { url: `http://${name}:${address.port}`, database, close: () => app.close() };
+}

@@ -1,0 +1,33 @@
+import type { Page, Paging } from './paging.js';
+
+/** One thing that is wrong with a request, and where. */
+export interface Problem {
+  /** The field, or empty for the body as a whole. */
+  readonly path: string;
+  readonly message: string;
+}
+
+/** The answer that carries what was asked for. */
+export function success<Data>(message: string, data: Data) {
+  return { success: true, message, data } as const;
+}
+
+/** The answer that carries one page of a list. */
+export function successPage<Item>(message: string, page: Page<Item>, { page: currentPage, perPage }: Paging) {
+  return {
+    success: true,
+    message,
+    data: page.items,
+    meta: {
+      total_records: page.totalRecords,
+      current_page: currentPage,
+      total_pages: Math.ceil(page.totalRecords / perPage),
+      per_page: perPage,
+    },
+  } as const;
+}
+
+/** The answer to a request that was not carried out. */
+export function failure(message: string, problems: readonly Problem[] = []) {
+  return { success: false, message, data: problems.length === 0 ? null : { errors: problems } } as const;
+}

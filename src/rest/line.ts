@@ -1,0 +1,14 @@
+import Type from 'typebox';
+
+// The description of a field is also what a caller is told to send: "name must be " and the description.
+
+/**
+ * One line of text for people. Control characters and halves of surrogate pairs are refused: databases cut or replace
+ * them, and what is stored must be what was sent.
+ */
+export function line(longest: number) {
+  return Type.String({
+    pattern: new RegExp(`^(?=.*\\S)[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,${longest}}$`, 'u'),
+    description: `a text of 1 to ${longest} characters on one line`,
+  });
+}

@@ -1,0 +1,60 @@
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type RawReplyDefaultExpression,
+  type RawRequestDefaultExpression,
+  type RawServerDefault,
+} from 'fastify';
+import Type from 'typebox';
+import { answerError, answerErrors, type Logger } from './answer-errors.js';
+import { acceptJsonBodies } from './json-body.js';
+import { ParserErrors } from './parser-errors.js';
+import { validatorCompiler, type TypeboxProvider } from './validation.js';
+
+/** A Fastify instance that knows the types of the schemas. */
+export type RestApp = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  TypeboxProvider
+>;
+
+/** The query of a route that takes none. */
+export const noQuery = Type.Object({});
+
+/** The path parameter of a route about one record. */
+export const idParams = Type.Object({ id: Type.String() });
+
+/** How an API of JSON bodies, JSON answers and one envelope is made. */
+export interface RestOptions {
+  readonly logger?: Logger | undefined;
+  /** Adds the hook that lets callers in: before routing and before a byte of the body is read. */
+  readonly admit: (app: FastifyInstance) => void;
+}
+
+const bodyLimitBytes = 1024 * 1024;
+const requestTimeoutMilliseconds = 30_000;
+
+/** Makes an app without routes, in which every answer is in the envelope and no answer may be cached. */
+export function createRestApp({ logger, admit }: RestOptions): RestApp {
+  const parserErrors = new ParserErrors();
+  const app = Fastify({
+    bodyLimit: bodyLimitBytes,
+    requestTimeout: requestTimeoutMilliseconds,
+    clientErrorHandler: parserErrors.clientErrorHandler,
+    frameworkErrors: (error, request, reply) => {
+      answerError(error, request, reply, logger);
+    },
+  });
+  answerErrors(app, logger);
+  parserErrors.watch(app);
+  app.addHook('onRequest', (_request, reply, done) => {
+    reply.header('cache-control', 'no-store');
+    done();
+  });
+  admit(app);
+  acceptJsonBodies(app);
+  app.setValidatorCompiler(validatorCompiler);
+  return app.withTypeProvider<TypeboxProvider>();
+}

@@ -1,0 +1,28 @@
+import type { Static } from 'typebox';
+import { Refusal } from '../rest/refusal.js';
+import type { idParams, RestApp } from '../rest/rest-app.js';
+import { uuidForm } from './fields.js';
+import type { ServicesDatabase } from './services-database.js';
+
+/** The time, in milliseconds since 1970. */
+interface Clock {
+  now(): number;
+}
+
+/** What routes work with. */
+export interface RouteContext {
+  readonly database: ServicesDatabase;
+  readonly clock: Clock;
+}
+
+/** Adds the routes of one kind of record. */
+export type Routes = (app: RestApp, context: RouteContext) => void;
+
+/**
+ * The id in a path, as it is stored. What cannot be an id is answered like one that nobody has.
+ * @throws Refusal
+ */
+export function idIn({ id }: Static<typeof idParams>, what: string): string {
+  if (!uuidForm.test(id)) throw Refusal.notFound(what);
+  return id.toLowerCase();
+}

@@ -1,0 +1,115 @@
+import { truncate, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import t from 'tap';
+import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import { readRecordsFile } from '../../src/adapters/memory/records-file.js';
+import { OperatorError } from '../../src/config/operator-error.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { keyStoreContract, seededKey, seededRecords } from './key-store-contract.js';
+
+t.test('the memory key store obeys the contract of key stores', (t) => {
+  keyStoreContract(t, (records) => {
+    const store = new RecordKeyStore(new MemoryRecords(records));
+    return Promise.resolve({ store, close: () => store.close() });
+  });
+  t.end();
+});
+
+const seededId = lookupIdOf(seededKey, null);
+
+t.test(
+  'each record that cannot be used is told once, at the start, with its store key and what is wrong',
+  async (t) => {
+    const records = {
+      ...seededRecords,
+      [`mg:key:${'1'.repeat(64)}`]: { keyId: 'k' },
+      [`mg:key:${'2'.repeat(64)}`]: { ...(seededRecords[`mg:key:${seededId}`] as object), merchantId: 'm_nobody' },
+    };
+    const told: [string, string][] = [];
+    const store = new RecordKeyStore(new MemoryRecords(records, (storeKey, problem) => told.push([storeKey, problem])));
+    t.same(
+      told.map(([storeKey]) => storeKey),
+      [`mg:key:${'1'.repeat(64)}`, `mg:key:${'2'.repeat(64)}`],
+    );
+    t.ok(told.every(([, problem]) => problem !== ''));
+    t.match(told[1]?.[1], /mg:merchant:m_nobody/);
+    await t.rejects(store.find('1'.repeat(64)));
+    t.equal(told.length, 2, 'and not again when it is asked for');
+  },
+);
+
+t.test('what happens to the records afterwards does not reach the store', async (t) => {
+  const records: Record<string, unknown> = { ...seededRecords };
+  const store = new RecordKeyStore(new MemoryRecords(records));
+  for (const name of Object.keys(records)) Reflect.deleteProperty(records, name);
+  t.match((await store.find(seededId)).credential, { keyId: 'key_1' });
+  t.equal(store.unavailableReason(), null);
+});
+
+t.test('a records file is read as it is written', async (t) => {
+  const file = path.join(t.testdir(), 'records.json');
+  const records = { ...seededRecords, 'mg:note': 'Bücher & Söhne – 本' };
+  await writeFile(file, JSON.stringify(records, null, 2));
+  t.strictSame(await readRecordsFile(file), records);
+  const store = new RecordKeyStore(new MemoryRecords(await readRecordsFile(file)));
+  t.match((await store.find(seededId)).credential, { keyId: 'key_1' });
+});
+
+async function problemOf(file: string): Promise<string> {
+  try {
+    await readRecordsFile(file);
+    return 'none';
+  } catch (error) {
+    return error instanceof OperatorError ? error.message : `not for an operator: ${String(error)}`;
+  }
+}
+
+t.test('a records file that cannot be used is told in one sentence that names the file', async (t) => {
+  const directory = t.testdir({
+    'empty.json': '',
+    'cut.json': '{"mg:meta": {"version": 1}',
+    'list.json': '[]',
+    'text.json': '"mg:meta"',
+    'null.json': 'null',
+    'number.json': '1',
+    'large.json': '{}',
+  });
+  const at = (name: string): string => path.join(directory, name);
+  await truncate(at('large.json'), 256 * 1024 * 1024 + 1);
+  const rows: [string, RegExp][] = [
+    [at('nowhere.json'), /^The records file .*nowhere\.json cannot be read: there is no such file\.$/],
+    [at('cut.json/records.json'), /^The records file .* cannot be read: a part of its path is not a directory\.$/],
+    [directory, /^The records file .* cannot be read: it is a directory\.$/],
+    [at('empty.json'), /^The records file .*empty\.json is not JSON\.$/],
+    [at('cut.json'), /^The records file .*cut\.json is not JSON\.$/],
+    ...['list', 'text', 'null', 'number'].map((name): [string, RegExp] => [
+      at(`${name}.json`),
+      /^The records file .*\.json is not a JSON object of records by their store keys\.$/,
+    ]),
+    [at('large.json'), /^The records file .*large\.json is larger than 268435456 bytes\.$/],
+  ];
+  for (const [file, sentence] of rows) t.match(await problemOf(file), sentence, file.replace(directory, ''));
+});
+
+t.test('a problem of a records file does not quote what is in it, for that may be a key', async (t) => {
+  const key = 'svc_live_Memory0001';
+  const texts = [key, `{"${key}"}`, `{"mg:key:${key}": }`, `{"a": "${key}`, `["${key}"]`, `"${key}"`];
+  const directory = t.testdir();
+  for (const [index, text] of texts.entries()) {
+    const file = path.join(directory, `${index}.json`);
+    await writeFile(file, text);
+    const problem = await problemOf(file);
+    t.match(problem, /^The records file .* is not /, text);
+    t.notMatch(problem, /svc_|Memory0001|mg:/);
+  }
+});
+
+t.test('a record under a name that no key has a hash for is told of', (t) => {
+  const told: string[] = [];
+  const upperCase = `mg:key:${seededId.toUpperCase()}`;
+  const records = { ...seededRecords, [upperCase]: seededRecords[`mg:key:${seededId}`] };
+  new MemoryRecords(records, (storeKey) => told.push(storeKey));
+  t.same(told, [upperCase]);
+  t.end();
+});

@@ -1,0 +1,205 @@
+import t from 'tap';
+import { RecordCache } from '../../src/adapters/cache/record-cache.js';
+import type { CacheLimits, Hearing } from '../../src/adapters/cache/record-cache.js';
+import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+
+interface Value {
+  readonly version: number;
+}
+
+type Answer = Value | KeyStoreUnavailable | null;
+
+const limits: CacheLimits = {
+  maxEntries: 3,
+  maxAgeMilliseconds: 60_000,
+  unknownMaxEntries: 2,
+  unknownMaxAgeMilliseconds: 60_000,
+  maxStaleMilliseconds: 1000,
+};
+
+/** A cache over a store that answers when it is told to. */
+function setUp(over: Partial<CacheLimits> = {}) {
+  const hearing = { fresh: true, sinceKnownTrue: 0, beats: 0, onBeat: (): unknown => undefined };
+  const asked: { name: string; answer: (value: Answer) => void; fail: (error: Error) => void }[] = [];
+  const port: Hearing = {
+    get fresh() {
+      return hearing.fresh;
+    },
+    get sinceKnownTrue() {
+      return hearing.sinceKnownTrue;
+    },
+    catchUp: () => {
+      hearing.beats += 1;
+      hearing.onBeat();
+      return Promise.resolve();
+    },
+  };
+  const cache = new RecordCache<Value>({ ...limits, ...over }, port, (name) => {
+    return new Promise<Answer>((answer, fail) => asked.push({ name, answer, fail }));
+  });
+  /** Lets everything that can go on go on. */
+  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+  const next = async () => {
+    await settle();
+    const question = asked.shift();
+    if (question === undefined) throw new Error('the store was not asked');
+    return question;
+  };
+  const put = async (name: string, value: Answer) => {
+    const got = cache.get(name);
+    (await next()).answer(value);
+    return got.catch((error: unknown) => error);
+  };
+  return { cache, hearing, asked, next, put, settle };
+}
+
+t.test('what was read before a change and arrives after its notice is not held', async (t) => {
+  const { cache, next } = setUp();
+  const early = cache.get('a');
+  const question = await next();
+  cache.drop(['a']);
+  question.answer({ version: 1 });
+  t.match(await early, { record: { version: 1 }, source: 'store' }, 'whoever asked before the change may see what was');
+  const later = cache.get('a');
+  (await next()).answer({ version: 2 });
+  t.match(await later, { record: { version: 2 }, source: 'store' });
+  t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' });
+});
+
+t.test('whoever asks after a change does not wait for the answer to a question from before it', async (t) => {
+  const { cache, next } = setUp();
+  const early = cache.get('a');
+  const before = await next();
+  cache.drop(['a']);
+  const late = cache.get('a');
+  const after = await next();
+  before.answer({ version: 1 });
+  after.answer({ version: 2 });
+  t.match([await early, await late], [{ record: { version: 1 } }, { record: { version: 2 } }]);
+  t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' }, 'and the older answer does not stay');
+});
+
+t.test('an old answer that comes after the newer one does not take its place', async (t) => {
+  const { cache, next } = setUp();
+  const early = cache.get('a');
+  const before = await next();
+  cache.dropAll();
+  const late = cache.get('a');
+  (await next()).answer({ version: 2 });
+  await late;
+  before.answer({ version: 1 });
+  await early;
+  t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' });
+});
+
+t.test('a question that nothing could be heard during is answered and not held', async (t) => {
+  const { cache, hearing, next, put } = setUp();
+  const asking = cache.get('a');
+  const question = await next();
+  cache.becomeStale();
+  question.answer({ version: 1 });
+  t.match(await asking, { record: { version: 1 } });
+  t.same(cache.size, { known: 0, unknown: 0 });
+  hearing.fresh = false;
+  t.match(await put('b', { version: 1 }), { source: 'store' }, 'a store that answers is believed');
+  t.same(cache.size, { known: 0, unknown: 0 }, 'but what cannot be heard of is not held');
+});
+
+t.test('one question at a time is asked about a record', async (t) => {
+  const { cache, asked, settle } = setUp();
+  const all = Array.from({ length: 1000 }, () => cache.get('a'));
+  await settle();
+  t.equal(asked.length, 1);
+  asked[0]?.answer({ version: 1 });
+  t.ok((await Promise.all(all)).every(({ record }) => record?.version === 1));
+});
+
+t.test('a failure is everybody’s who waited, and nobody’s afterwards', async (t) => {
+  const { cache, next, put } = setUp();
+  const waiting = [cache.get('a'), cache.get('a')].map((one) => one.catch((error: unknown) => error));
+  (await next()).fail(new KeyStoreUnavailable('away'));
+  t.ok((await Promise.all(waiting)).every((error) => error instanceof KeyStoreUnavailable));
+  t.match(await put('a', { version: 1 }), { record: { version: 1 } });
+});
+
+t.test('a flood of unknown records evicts no known one, and is bounded itself', async (t) => {
+  const { cache, put } = setUp();
+  await put('known', { version: 1 });
+  for (let count = 0; count < 100; count += 1) await put(`unknown-${count}`, null);
+  t.same(cache.size, { known: 1, unknown: 2 });
+  t.match(await cache.get('known'), { source: 'cache' });
+  t.match(await cache.get('unknown-99'), { record: null, source: 'cache' });
+  for (let count = 0; count < 100; count += 1) await put(`known-${count}`, { version: count });
+  t.same(cache.size, { known: 3, unknown: 2 });
+});
+
+t.test('an age of zero holds nothing for as much as a moment: each request asks', async (t) => {
+  const { put } = setUp({ maxAgeMilliseconds: -1, unknownMaxAgeMilliseconds: -1 });
+  for (let version = 1; version < 4; version += 1) {
+    t.match(await put('a', { version }), { record: { version }, source: 'store' });
+    t.match(await put('b', null), { record: null, source: 'store' });
+  }
+});
+
+t.test(
+  'what is known to be there is forgotten when the store says that it is not, and the other way round',
+  async (t) => {
+    const { cache, put } = setUp({ maxAgeMilliseconds: -1 });
+    await put('a', { version: 1 });
+    t.match(await put('a', null), { record: null, source: 'store' });
+    t.same(cache.size, { known: 0, unknown: 1 });
+  },
+);
+
+t.test('while the store is away, what is held is served until it is too old, and only what is held', async (t) => {
+  const { cache, hearing, next, put } = setUp();
+  await put('a', { version: 1 });
+  await put('nobody', null);
+  cache.becomeStale();
+  hearing.fresh = false;
+  const askWhileAway = async (name: string, since: number) => {
+    hearing.sinceKnownTrue = since;
+    const got = cache.get(name).catch((error: unknown) => error);
+    (await next()).fail(new KeyStoreUnavailable('away'));
+    return got;
+  };
+  t.match(await askWhileAway('a', 1000), { record: { version: 1 }, source: 'stale', ageMilliseconds: 1000 });
+  t.type(await askWhileAway('a', 1001), KeyStoreUnavailable, 'a millisecond too old');
+  t.type(
+    await askWhileAway('nobody', 10),
+    KeyStoreUnavailable,
+    'that something is not there is never said from memory',
+  );
+  t.type(await askWhileAway('b', 10), KeyStoreUnavailable);
+  hearing.sinceKnownTrue = 0;
+  t.match(
+    await put('a', { version: 2 }),
+    { record: { version: 2 }, source: 'store' },
+    'a store that answers comes first',
+  );
+  const defect = cache.get('a').catch((error: unknown) => error);
+  (await next()).fail(new TypeError('a defect'));
+  t.type(await defect, TypeError, 'a defect is not an outage');
+});
+
+t.test('a process that was stopped believes nothing before it has caught up', async (t) => {
+  const { cache, hearing, put } = setUp();
+  await put('a', { version: 1 });
+  hearing.fresh = false; // it was stopped for longer than it may believe what it holds
+  hearing.onBeat = () => {
+    cache.drop(['a']); // the notice was waiting
+    hearing.fresh = true;
+  };
+  t.match(await put('a', { version: 2 }), { record: { version: 2 }, source: 'store' });
+  t.equal(hearing.beats, 1);
+});
+
+t.test('a record that cannot be used is held as what it is, and asked for again when it changes', async (t) => {
+  const { cache, asked, put } = setUp();
+  const damaged = new KeyStoreUnavailable('damaged');
+  t.equal(await put('a', damaged), damaged);
+  await t.rejects(cache.get('a'), damaged);
+  t.equal(asked.length, 0, 'it is not read for each request');
+  cache.drop(['a']);
+  t.match(await put('a', { version: 2 }), { record: { version: 2 } });
+});

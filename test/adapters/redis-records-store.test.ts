@@ -1,0 +1,119 @@
+import t from 'tap';
+import { RedisRecordsStore } from '../../src/adapters/redis/redis-records-store.js';
+import { startRedis, withoutRedis } from './redis-server.js';
+import type { RedisServer } from './redis-server.js';
+
+function open(t: { teardown(handler: () => unknown): void }, server: RedisServer, prefix = 'mg:'): RedisRecordsStore {
+  const address = {
+    ...{ url: server.url, sentinels: null, masterName: '', username: null, password: null, ca: null },
+    commandTimeoutMilliseconds: 2_000,
+  };
+  const store = new RedisRecordsStore(address, prefix, () => undefined);
+  t.teardown(() => store.close());
+  return store;
+}
+
+/** A store that is connected: nothing is queued while it is not. */
+async function connected(store: RedisRecordsStore): Promise<RedisRecordsStore> {
+  for (;;) {
+    try {
+      await store.readMeta();
+      return store;
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+}
+
+const gateway = { revision: 3, environment: 'live', host: 'h', startedAt: '2026-01-01T00:00:00.000Z' } as const;
+
+t.test(
+  'records, meta and revision are written under the prefix, as the contract names them',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    const store = await connected(open(t, server, 'a*[b]:'));
+    t.equal(await store.readMeta(), null);
+    t.equal(await store.readRevision(), 0);
+    const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
+    await store.writeMeta(meta);
+    t.same(await store.readMeta(), meta);
+    await store.publishRevision(7);
+    t.equal(await store.readRevision(), 7);
+    const many = Array.from({ length: 1234 }, (_, index) => ({ name: `key:${index}`, value: { index } }));
+    await store.write([...many, { name: 'merchant:m', value: { name: 'x' } }]);
+    await store.write([{ name: 'key:0', value: null }]);
+    t.equal(await server.client.get('a*[b]:key:1'), '{"index":1}');
+    t.equal(await server.client.get('a*[b]:key:0'), null);
+    await server.client.set('axb:key:foreign', '1');
+    const names = new Set<string>();
+    for await (const name of store.names('key:')) names.add(name);
+    t.equal(names.size, 1233);
+    t.ok(
+      [...names].every((name) => /^key:\d+$/.test(name)),
+      'and none of another prefix',
+    );
+    for (const damaged of ['', '{', '[]', '{"version":2}']) {
+      await server.client.set('a*[b]:meta', damaged);
+      t.equal(await store.readMeta(), null, damaged);
+    }
+    await server.client.set('a*[b]:revision', 'x');
+    t.equal(await store.readRevision(), 0);
+  },
+);
+
+t.test(
+  'every gateway that lives is found, as soon as it has acknowledged, and none that is gone',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    const store = await connected(open(t, server));
+    const put = (instanceId: string, more: object = {}) =>
+      server.client.set(`mg:gateway:${instanceId}`, JSON.stringify({ instanceId, ...gateway, ...more }), 'PX', 60_000);
+    const found = async () => (await store.gateways()).map(({ instanceId }) => instanceId).toSorted();
+    await put('before');
+    t.same(await found(), ['before']);
+    for (let count = 0; count < 50; count += 1) {
+      await put(`new-${count}`);
+      t.ok((await found()).includes(`new-${count}`), 'one that has just come is not overlooked');
+    }
+    await server.client.del('mg:gateway:before');
+    t.notOk((await found()).includes('before'));
+    await put('new-1', { revision: 9 });
+    t.match(
+      (await store.gateways()).find(({ instanceId }) => instanceId === 'new-1'),
+      { revision: 9 },
+    );
+    await server.client.flushall();
+    t.same(await found(), []);
+
+    for (const damaged of [
+      { revision: -1 },
+      { revision: 2 ** 52 },
+      { revision: '3' },
+      { environment: 'x' },
+      { host: 7 },
+    ]) {
+      await put('damaged', damaged);
+      t.same(await found(), [], JSON.stringify(damaged));
+    }
+    await server.client.set('mg:gateway:damaged', '{');
+    t.same(await found(), []);
+    await put('late');
+    await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await put('unheard');
+    for (;;) if ((await found().catch(() => [])).join() === 'late,unheard') break;
+    t.pass('what was written while nothing could be heard is found as well');
+  },
+);
+
+t.test('a write that Redis refuses is a failure, not a success', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const store = await connected(open(t, server));
+  await server.client.config('SET', 'maxmemory', '1');
+  await t.rejects(store.write([{ name: 'key:1', value: { a: 1 } }]), /OOM/);
+  await t.rejects(store.publishRevision(1), /OOM/);
+  await server.kill();
+  await t.rejects(store.gateways());
+  await t.rejects(store.write([{ name: 'key:1', value: null }]));
+});

@@ -1,0 +1,89 @@
+import { spawn, spawnSync } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import net from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { Redis } from 'ioredis';
+
+/** Why tests on a real Redis cannot run here; false where they can. */
+export const withoutRedis =
+  spawnSync('redis-server', ['--version']).status === 0
+    ? false
+    : 'redis-server is not installed: NOTHING ABOUT REDIS IS TESTED';
+
+/** A `redis-server` of the test's own, on a free port. */
+export interface RedisServer {
+  readonly port: number;
+  readonly url: string;
+  /** A client to arrange and look with. */
+  readonly client: Redis;
+  /** Ends the process at once, as a crash would. */
+  kill(): Promise<void>;
+  /** Starts it again on the same port, empty. */
+  restart(): Promise<void>;
+  signal(signal: NodeJS.Signals): void;
+}
+
+interface Teardown {
+  teardown(handler: () => unknown): void;
+}
+
+/** A port that nobody uses at this moment. */
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+export async function startRedis(
+  t: Teardown,
+  settings: readonly string[] = [],
+  args: readonly string[] = [],
+): Promise<RedisServer> {
+  const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-redis-'));
+  const port = await freePort();
+  const file = path.join(directory, 'redis.conf');
+  const storage = args.includes('--sentinel') ? [] : ['save ""', 'appendonly no'];
+  const lines = [`port ${port}`, 'bind 127.0.0.1', ...storage, `dir ${directory}`, ...settings];
+  await writeFile(file, `${lines.join('\n')}\n`);
+  let server: ChildProcess;
+  const start = async (): Promise<void> => {
+    server = spawn('redis-server', [file, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+    await new Promise<void>((resolve, reject) => {
+      server.once('exit', () => {
+        reject(new Error('redis-server ended'));
+      });
+      server.stdout?.on('data', (chunk: Buffer) => {
+        if (/Ready to accept connections|Sentinel ID is/.test(chunk.toString())) resolve();
+      });
+    });
+  };
+  const kill = async (): Promise<void> => {
+    if (server.exitCode !== null || server.signalCode !== null) return;
+    const ended = once(server, 'exit');
+    server.kill('SIGKILL');
+    await ended;
+  };
+  await start();
+  const client = new Redis({ port, host: '127.0.0.1', lazyConnect: true, retryStrategy: () => 20 });
+  client.on('error', () => undefined);
+  t.teardown(async () => {
+    client.disconnect();
+    await kill();
+    await rm(directory, { recursive: true, force: true });
+  });
+  return {
+    port,
+    url: `redis://127.0.0.1:${port}`,
+    client,
+    kill,
+    restart: start,
+    signal: (signal) => server.kill(signal),
+  };
+}

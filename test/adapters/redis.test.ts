@@ -1,0 +1,432 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import type { CacheLimits } from '../../src/adapters/cache/record-cache.js';
+import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import type { KeyAnswer } from '../../src/gateway/ports.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import { keyStoreContract, seededKey, seededRecords } from './key-store-contract.js';
+import { startRedis, withoutRedis } from './redis-server.js';
+import type { RedisServer } from './redis-server.js';
+
+const limits: CacheLimits = {
+  maxEntries: 1000,
+  maxAgeMilliseconds: 60_000,
+  unknownMaxEntries: 1000,
+  unknownMaxAgeMilliseconds: 60_000,
+  maxStaleMilliseconds: 2_000,
+};
+const seededId = lookupIdOf(seededKey, null);
+const keyName = `mg:key:${seededId}`;
+const unknownId = lookupIdOf('svc_live_nobody', null);
+const probeId = lookupIdOf('svc_live_probe', null);
+
+interface Opened {
+  readonly store: RecordKeyStore;
+  readonly malformed: string[];
+}
+
+/** A key store over a Redis, once it knows what it needs to know; or as it is, where `ready` is false. */
+async function open(
+  t: { teardown(handler: () => unknown): void },
+  url: string,
+  {
+    ready = true,
+    cache = limits,
+    instanceId = 'gateway-1',
+    username = null as string | null,
+    password = null as string | null,
+    sentinels = null as { host: string; port: number }[] | null,
+  } = {},
+): Promise<Opened> {
+  const malformed: string[] = [];
+  const records = new RedisRecords({
+    address: {
+      url,
+      sentinels,
+      masterName: 'mymaster',
+      username,
+      password,
+      ca: null,
+      commandTimeoutMilliseconds: 200,
+    },
+    prefix: 'mg:',
+    cache,
+    identity: { instanceId, environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
+    clock: { now: () => Date.now() },
+    onMalformed: (storeKey) => malformed.push(storeKey),
+    onConnectionError: () => undefined,
+  });
+  const store = new RecordKeyStore(records);
+  t.teardown(() => store.close());
+  // Ready, and hearing: from then on what is asked for is held.
+  if (ready) await until(async () => (await ask(store, probeId)) === 'absent (cache)', 'ready');
+  return { store, malformed };
+}
+
+/** Polls until something holds; the events of another process cannot be awaited. */
+async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
+  for (let attempt = 0; attempt < 500; attempt += 1) {
+    if (await holds()) return;
+    await wait(10);
+  }
+  throw new Error(`never: ${what}`);
+}
+
+async function seed(server: RedisServer, records: Readonly<Record<string, unknown>> = seededRecords): Promise<void> {
+  for (const [name, value] of Object.entries(records)) await server.client.set(name, JSON.stringify(value));
+}
+
+/** The answer as a word, and where it came from. */
+async function ask(store: RecordKeyStore, lookupId = seededId): Promise<string> {
+  try {
+    const { credential, source }: KeyAnswer = await store.find(lookupId);
+    return credential === null ? `absent (${source})` : `${credential.keyStatus} (${source})`;
+  } catch (error) {
+    if (error instanceof KeyStoreUnavailable) return 'could not ask';
+    throw error;
+  }
+}
+
+function changed(part: object): string {
+  return JSON.stringify({ ...(seededRecords[keyName] as object), ...part });
+}
+
+t.test('the Redis key store obeys the contract of key stores', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  keyStoreContract(t, async (records) => {
+    await server.client.flushall();
+    await seed(server, records);
+    const opened = await open(t, server.url, { ready: false });
+    await until(
+      async () =>
+        (await ask(opened.store)) !== 'could not ask' || opened.store.unavailableReason() !== 'Redis does not answer',
+      'asked',
+    );
+    return { store: opened.store, close: () => opened.store.close() };
+  });
+});
+
+t.test('records are held until they change, by whomever and in whatever way', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  await seed(server);
+  const { store } = await open(t, server.url);
+  t.equal(await ask(store), 'ACTIVE (store)');
+  t.equal(await ask(store), 'ACTIVE (cache)');
+  t.equal(await ask(store, unknownId), 'absent (store)');
+  t.equal(await ask(store, unknownId), 'absent (cache)');
+
+  const changes: [string, () => Promise<unknown>, string][] = [
+    ['set', () => server.client.set(keyName, changed({ status: 'REVOKED' })), 'REVOKED'],
+    ['rename', () => server.client.rename(keyName, 'mg:key:elsewhere'), 'absent'],
+    ['set again', () => server.client.set(keyName, changed({})), 'ACTIVE'],
+    ['expiry', () => server.client.pexpire(keyName, 20), 'absent'],
+    ['set after expiry', () => server.client.set(keyName, changed({})), 'ACTIVE'],
+    ['delete', () => server.client.del(keyName), 'absent'],
+    [
+      'a script',
+      () => server.client.eval("return redis.call('SET', KEYS[1], ARGV[1])", 1, keyName, changed({})),
+      'ACTIVE',
+    ],
+  ];
+  for (const [name, change, expected] of changes) {
+    await ask(store);
+    await change();
+    await until(async () => (await ask(store)).startsWith(expected), name);
+    t.match(await ask(store), `${expected} (cache)`, name);
+  }
+  const merchant = { ...(seededRecords['mg:merchant:m_1'] as object), status: 'SUSPENDED' };
+  await server.client.set('mg:merchant:m_1', JSON.stringify(merchant));
+  await until(async () => (await store.find(seededId)).credential?.merchantStatus === 'SUSPENDED', 'the merchant');
+  t.equal((await store.find(seededId)).credential?.merchantStatus, 'SUSPENDED');
+});
+
+t.test(
+  'a flushed, new or foreign store decides nothing, and comes back by itself',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    const { store } = await open(t, server.url, { ready: false });
+    await until(() => Promise.resolve(store.unavailableReason() !== 'Redis does not answer'), 'answered');
+    t.match(store.unavailableReason(), /not seeded/);
+    t.equal(await ask(store), 'could not ask', 'never an unknown key');
+    await seed(server);
+    await until(() => Promise.resolve(store.unavailableReason() === null), 'seeded');
+    t.match(await ask(store), 'ACTIVE');
+
+    await server.client.flushall();
+    await until(async () => (await ask(store)) === 'could not ask', 'flushed');
+    for (let count = 0; count < 20; count += 1) {
+      t.equal(await ask(store, unknownId), 'could not ask');
+      t.equal(await ask(store), 'could not ask');
+    }
+    const { 'mg:meta': meta, ...records } = seededRecords;
+    await seed(server, records);
+    t.equal(await ask(store), 'could not ask', 'not before the meta record says that everything is there');
+    await seed(server, { 'mg:meta': meta });
+    await until(async () => (await ask(store)).startsWith('ACTIVE'), 'complete');
+
+    await server.client.set('mg:meta', '{"version":2}');
+    await until(async () => (await ask(store)) === 'could not ask', 'a layout that is not known');
+  },
+);
+
+t.test(
+  'while Redis is away what is held is served for as long as is allowed, and nothing is unknown',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    await seed(server);
+    const { store } = await open(t, server.url);
+    await ask(store);
+    await ask(store, unknownId);
+    await server.kill();
+    await until(async () => (await ask(store)).endsWith('(stale)'), 'stale');
+    t.equal(await ask(store), 'ACTIVE (stale)');
+    t.equal(await ask(store, unknownId), 'could not ask', 'that a key is unknown is not said from memory');
+    t.equal(await ask(store, lookupIdOf(`${seededKey}x`, null)), 'could not ask');
+    const before = await store.find(seededId);
+    t.ok(before.ageMilliseconds > 0);
+    t.equal(store.unavailableReason(), null, 'and the gateway is still ready');
+    await until(async () => (await ask(store)) === 'could not ask', 'too old');
+    t.match(store.unavailableReason(), 'does not answer');
+
+    await server.restart();
+    await until(() => Promise.resolve(store.unavailableReason()?.includes('not seeded') === true), 'back, and empty');
+    t.equal(await ask(store), 'could not ask');
+    await seed(server);
+    await until(async () => (await ask(store)).startsWith('ACTIVE'), 'back without a restart');
+    t.equal(await ask(store, unknownId), 'absent (store)');
+  },
+);
+
+/** Passes bytes on between a store and its Redis, until it is told to hold its breath. */
+async function startRelay(t: { teardown(handler: () => unknown): void }, port: number) {
+  const pairs = new Set<[Socket, Socket]>();
+  let frozen = false;
+  let chunks = 0;
+  const server = net.createServer((near) => {
+    const far = net.connect(port, '127.0.0.1');
+    const pair: [Socket, Socket] = [near, far];
+    pairs.add(pair);
+    for (const [from, to] of [pair, [far, near] as const]) {
+      from.on('data', (chunk: Buffer) => {
+        chunks += 1;
+        if (!frozen) to.write(chunk);
+      });
+      from.on('error', () => undefined);
+      from.on('close', () => {
+        pairs.delete(pair);
+        to.destroy();
+      });
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const cut = (): void => {
+    for (const pair of pairs) for (const socket of pair) socket.destroy();
+  };
+  t.teardown(() => {
+    cut();
+    server.close();
+  });
+  return {
+    url: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    cut,
+    /** How many pieces came from either side. */
+    chunks: () => chunks,
+    /** From now on everything that is sent is lost, and no connection says so. */
+    freeze: () => (frozen = true),
+    thaw: () => {
+      frozen = false;
+      cut();
+    },
+  };
+}
+
+t.test(
+  'a connection that is cut between a change and its notice is noticed, and nothing old is believed afterwards',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    await seed(server);
+    const relay = await startRelay(t, server.port);
+    const { store } = await open(t, relay.url, { cache: { ...limits, maxStaleMilliseconds: 3_000 } });
+    await ask(store);
+    relay.cut();
+    await server.client.set(keyName, changed({ status: 'REVOKED' }));
+    await until(async () => (await ask(store)) === 'REVOKED (cache)', 'the connection is back, and nothing was kept');
+
+    relay.freeze();
+    await server.client.set(keyName, changed({ status: 'INACTIVE' }));
+    await until(async () => (await ask(store)) === 'REVOKED (stale)', 'a silent line is noticed');
+    await until(async () => (await ask(store)) === 'could not ask', 'and not believed for ever');
+    relay.thaw();
+    await until(async () => (await ask(store)).startsWith('INACTIVE'), 'back after the silence');
+  },
+);
+
+t.test('a request does not wait for a line that is known to be dead', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  await seed(server);
+  const relay = await startRelay(t, server.port);
+  const { store } = await open(t, relay.url);
+  await ask(store);
+  relay.freeze();
+  await until(async () => (await ask(store)) === 'could not ask', 'silence');
+  const before = relay.chunks();
+  const asked = await Promise.all(Array.from({ length: 1000 }, () => ask(store)));
+  t.ok(asked.every((answer) => answer === 'could not ask'));
+  t.ok(relay.chunks() - before <= 2, 'nothing but a heartbeat is sent on it');
+});
+
+t.test(
+  'a gateway acknowledges a revision only when it has dropped what was changed before it',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    await seed(server);
+    const { store } = await open(t, server.url);
+    for (let revision = 1; revision <= 100; revision += 1) {
+      await ask(store);
+      await server.client.set(keyName, changed({ status: revision % 2 === 0 ? 'ACTIVE' : 'REVOKED' }));
+      await server.client.set('mg:revision', String(revision));
+      await until(async () => {
+        const text = await server.client.get('mg:gateway:gateway-1');
+        return text !== null && (JSON.parse(text) as { revision: number }).revision === revision;
+      }, `revision ${revision}`);
+      t.match(await ask(store), revision % 2 === 0 ? 'ACTIVE' : 'REVOKED');
+    }
+    t.match(JSON.parse((await server.client.get('mg:gateway:gateway-1')) ?? ''), {
+      revision: 100,
+      environment: 'live',
+      host: 'test',
+      startedAt: '2026-01-01T00:00:00.000Z',
+    });
+    const lifetime = await server.client.pttl('mg:gateway:gateway-1');
+    t.ok(lifetime > limits.maxStaleMilliseconds && lifetime < 60_000, 'it outlives what the gateway may still serve');
+    await store.close();
+    t.equal(await server.client.get('mg:gateway:gateway-1'), null, 'a gateway that ends is waited for by nobody');
+  },
+);
+
+t.test('a store that has lost changes decides nothing until it has them again', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  await seed(server);
+  await server.client.set('mg:revision', '7');
+  const { store } = await open(t, server.url);
+  t.match(await ask(store), 'ACTIVE');
+  await server.client.set('mg:revision', '6');
+  const hasLost = () => (store.unavailableReason() ?? '').includes('has lost changes');
+  await until(() => Promise.resolve(hasLost()), 'a replica that was behind was promoted');
+  t.equal(await ask(store), 'could not ask');
+  await server.client.set('mg:revision', '8');
+  await until(async () => (await ask(store)).startsWith('ACTIVE'), 'the registry has written them again');
+  await server.client.set('mg:revision', '1');
+  await seed(server, { 'mg:meta': { ...(seededRecords['mg:meta'] as object), generation: '02REBUILT' } });
+  await until(async () => (await ask(store)).startsWith('ACTIVE'), 'records of another generation count anew');
+});
+
+t.test(
+  'a damaged record is told of once, and whoever has its key is never called unknown',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    await seed(server);
+    const { store, malformed } = await open(t, server.url);
+    for (const damaged of ['', 'null', '{', '[]', changed({ status: 7 }), changed({ permissions: ['**'] })]) {
+      malformed.length = 0;
+      await server.client.set(keyName, damaged);
+      await until(async () => (await ask(store)) === 'could not ask', damaged);
+      for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
+      t.ok(malformed.length >= 1 && malformed.length <= 2, `told of, and not for each request: ${malformed.length}`);
+    }
+    await server.client.set(keyName, changed({}));
+    await until(async () => (await ask(store)).startsWith('ACTIVE'), 'mended');
+  },
+);
+
+t.test(
+  'a thousand who miss one record at once ask for it once; unknown keys evict no known one',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    await seed(server);
+    const { store } = await open(t, server.url, { cache: { ...limits, unknownMaxEntries: 100 } });
+    await server.client.config('RESETSTAT');
+    await Promise.all(Array.from({ length: 1000 }, () => ask(store)));
+    const gets = async () => Number(/cmdstat_get:calls=(\d+)/.exec(await server.client.info('commandstats'))?.[1] ?? 0);
+    t.ok((await gets()) <= 2 + 6, `a key and its merchant, and a heartbeat or two: ${await gets()}`);
+    await Promise.all(Array.from({ length: 5000 }, (_, index) => ask(store, lookupIdOf(`svc_live_${index}`, null))));
+    t.equal(await ask(store), 'ACTIVE (cache)');
+  },
+);
+
+t.test(
+  'a user of an access control list needs no more than the documented rights',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    await seed(server);
+    const rights = '+get +set +del +ping +info +subscribe +client|id +client|tracking +select';
+    await server.client.call(
+      'ACL',
+      'SETUSER',
+      'gateway',
+      'on',
+      '>secret',
+      'resetchannels',
+      '&__redis__:invalidate',
+      '~mg:*',
+      ...rights.split(' '),
+    );
+    const { store } = await open(t, server.url, { username: 'gateway', password: 'secret' });
+    await ask(store);
+    t.equal(await ask(store), 'ACTIVE (cache)');
+    const wrong = await open(t, server.url, {
+      username: 'gateway',
+      password: 'wrong',
+      ready: false,
+      instanceId: 'gateway-2',
+    });
+    t.equal(await ask(wrong.store), 'could not ask');
+  },
+);
+
+t.test('Sentinel names the master, and the next one when it fails', { skip: withoutRedis }, async (t) => {
+  const master = await startRedis(t);
+  const replica = await startRedis(t, [`replicaof 127.0.0.1 ${master.port}`]);
+  const sentinel = await startRedis(
+    t,
+    [
+      `sentinel monitor mymaster 127.0.0.1 ${master.port} 1`,
+      'sentinel down-after-milliseconds mymaster 300',
+      'sentinel failover-timeout mymaster 2000',
+    ],
+    ['--sentinel'],
+  );
+  await seed(master);
+  await master.client.set('mg:revision', '3');
+  await until(async () => (await replica.client.get('mg:revision')) === '3', 'replicated');
+  const known = async () => (await sentinel.client.call('SENTINEL', 'REPLICAS', 'mymaster')) as unknown[];
+  await until(async () => (await known()).length === 1, 'the sentinel knows the replica');
+
+  const { store } = await open(t, 'redis://ignored:1', { sentinels: [{ host: '127.0.0.1', port: sentinel.port }] });
+  t.equal(await ask(store), 'ACTIVE (store)');
+  await master.kill();
+  const seen = new Set<string>();
+  await until(async () => {
+    seen.add(await ask(store));
+    return (await replica.client.role())[0] === 'master' && (await ask(store)).endsWith('(cache)');
+  }, 'the replica serves');
+  t.notOk(
+    [...seen].some((answer) => answer.startsWith('absent')),
+    'nothing was unknown meanwhile',
+  );
+  await replica.client.set(keyName, changed({ status: 'REVOKED' }));
+  await until(async () => (await ask(store)).startsWith('REVOKED'), 'and it is the new master that is heard');
+});

@@ -1,0 +1,278 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
+import path from 'node:path';
+import t from 'tap';
+import ts from 'typescript';
+
+const root = path.resolve(import.meta.dirname, '..');
+
+function filesBelow(folder: string): string[] {
+  return readdirSync(path.join(root, folder), { withFileTypes: true, recursive: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.relative(root, path.join(entry.parentPath, entry.name)))
+    .toSorted();
+}
+
+/** One module, its text, and whatever it imports, exports from, or loads while it runs. */
+interface SourceFile {
+  /** Below the repository, such as `src/policy/denials.ts`. */
+  readonly name: string;
+  readonly text: string;
+  readonly specifiers: readonly string[];
+}
+
+function readSource(name: string): SourceFile {
+  const text = readFileSync(path.join(root, name), 'utf8');
+  return { name, text, specifiers: ts.preProcessFile(text, true, true).importedFiles.map(({ fileName }) => fileName) };
+}
+
+const sources = filesBelow('src')
+  .filter((name) => name.endsWith('.ts'))
+  .map(readSource);
+const tests = filesBelow('test')
+  .filter((name) => name.endsWith('.ts'))
+  .map(readSource);
+
+/** Where a relative specifier leads, such as `src/policy/denials.ts`; null for a package or a part of Node. */
+function targetOf(from: SourceFile, specifier: string): string | null {
+  if (!specifier.startsWith('.')) return null;
+  return path.join(path.dirname(from.name), specifier).replace(/\.js$/, '.ts');
+}
+
+/** `typebox` of `typebox/compile`, `@fastify/http-proxy` of itself; null for a file or a part of Node. */
+function packageOf(specifier: string): string | null {
+  if (specifier.startsWith('.') || isBuiltin(specifier)) return null;
+  return specifier
+    .split('/')
+    .slice(0, specifier.startsWith('@') ? 2 : 1)
+    .join('/');
+}
+
+function folderOf(name: string): string {
+  return name.split('/')[1] ?? '';
+}
+
+const everywhere = ['config', 'policy', 'telemetry'];
+
+/** Which folders, or single files of them, a folder may import besides itself. */
+const allowedImports: Readonly<Record<string, readonly string[]>> = {
+  policy: [],
+  gateway: ['policy'],
+  config: ['policy'],
+  telemetry: [],
+  database: ['config'],
+  adapters: ['gateway', 'registry/ports.ts', 'policy', 'config'],
+  http: ['gateway', ...everywhere],
+  rest: ['config'],
+  services: ['rest', 'database', 'config'],
+  registry: ['rest', 'database', 'gateway/records.ts', 'gateway/api-key.ts', ...everywhere],
+  cli: ['http', 'registry', 'services', 'adapters', 'gateway', ...everywhere],
+};
+
+t.test('imports go in one direction: from the edges to the policy, and never back', (t) => {
+  const folders = [...new Set(sources.map(({ name }) => folderOf(name)))];
+  t.same(
+    folders.filter((folder) => !Object.hasOwn(allowedImports, folder)),
+    [],
+    'every folder has its row in the table',
+  );
+  const forbidden: string[] = [];
+  for (const source of sources) {
+    const folder = folderOf(source.name);
+    for (const specifier of source.specifiers) {
+      const target = targetOf(source, specifier);
+      if (target === null) continue;
+      const allowed = [folder, ...(allowedImports[folder] ?? [])].map((place) => `src/${place}`);
+      if (!allowed.some((place) => target === place || target.startsWith(`${place}/`))) {
+        forbidden.push(`${source.name} imports ${target}`);
+      }
+    }
+  }
+  t.same(forbidden, []);
+  t.end();
+});
+
+t.test('every relative import names a file that is there', (t) => {
+  const names = new Set([...sources, ...tests].map(({ name }) => name));
+  const broken = [...sources, ...tests].flatMap((source) =>
+    source.specifiers.filter((specifier) => {
+      const target = targetOf(source, specifier);
+      return target !== null && target.endsWith('.ts') && !names.has(target);
+    }),
+  );
+  t.same(broken, []);
+  t.end();
+});
+
+/** Packages that only some places may know. A place ends with a slash or is a file. */
+const packagePlaces: readonly { readonly name: RegExp; readonly places: readonly string[] }[] = [
+  { name: /^(?:@fastify\/.*|fastify.*)$/, places: ['src/http/', 'src/rest/', 'src/services/', 'src/registry/'] },
+  { name: /^(?:ioredis|redis|@redis\/.*)$/, places: ['src/adapters/redis/'] },
+  { name: /^undici$/, places: ['src/http/', 'src/adapters/', 'src/cli/'] },
+  { name: /^(?:kysely|libsql|pg)$/, places: ['src/database/', 'src/services/', 'src/registry/'] },
+  { name: /^commander$/, places: ['src/cli/'] },
+];
+
+/** The only packages that the inner folders may know. */
+const packagesOf: Readonly<Record<string, readonly string[]>> = {
+  policy: ['ipaddr.js'],
+  gateway: ['typebox'],
+};
+
+t.test('only the folders that own an outside thing know its package', (t) => {
+  const forbidden = sources.flatMap((source) =>
+    source.specifiers
+      .map(packageOf)
+      .filter((name) => name !== null)
+      .filter((name) => {
+        const inner = packagesOf[folderOf(source.name)];
+        if (inner !== undefined && !inner.includes(name)) return true;
+        const rule = packagePlaces.find((one) => one.name.test(name));
+        return rule !== undefined && !rule.places.some((place) => source.name.startsWith(place));
+      })
+      .map((name) => `${source.name} imports ${name}`),
+  );
+  t.same(forbidden, []);
+  t.end();
+});
+
+/** Names by which code waits, or reaches the clock, chance or the outside. */
+const impureNames: ReadonlySet<string> = new Set([
+  ...['Promise', 'Date', 'random', 'process', 'performance', 'crypto', 'fetch', 'console', 'globalThis', 'require'],
+  ...[
+    'setTimeout',
+    'setInterval',
+    'setImmediate',
+    'queueMicrotask',
+    'structuredClone',
+    'Intl',
+    'eval',
+    'Function',
+    'fs',
+  ],
+]);
+const waiting: ReadonlySet<ts.SyntaxKind> = new Set([
+  ts.SyntaxKind.AsyncKeyword,
+  ts.SyntaxKind.AwaitExpression,
+  ts.SyntaxKind.AwaitKeyword,
+  ts.SyntaxKind.YieldExpression,
+]);
+
+function impuritiesOf({ name, text }: SourceFile): string[] {
+  const found: string[] = [];
+  const visit = (node: ts.Node): void => {
+    if (waiting.has(node.kind)) found.push(`${name}: ${ts.SyntaxKind[node.kind]}`);
+    if (ts.isIdentifier(node) && impureNames.has(node.text)) found.push(`${name}: ${node.text}`);
+    ts.forEachChild(node, visit);
+  };
+  visit(ts.createSourceFile(name, text, ts.ScriptTarget.ES2023, true));
+  return found;
+}
+
+t.test(
+  'the policy is data in and data out: it neither waits nor looks at a clock, at chance or at the machine',
+  (t) => {
+    const policy = sources.filter(({ name }) => name.startsWith('src/policy/'));
+    t.ok(policy.length > 10, 'the policy is looked at');
+    t.same(policy.flatMap(impuritiesOf), []);
+    t.same(
+      policy.flatMap(({ name, specifiers }) =>
+        specifiers.filter((one) => isBuiltin(one)).map((one) => `${name}: ${one}`),
+      ),
+      [],
+    );
+    const impure = 'export const a = async () => { await b; return Date.now() + Math.random() + process.pid; };';
+    t.equal(impuritiesOf({ name: 'x.ts', text: impure, specifiers: [] }).length, 5, 'and what is impure is seen');
+    t.end();
+  },
+);
+
+t.test('a file is named after the one thing that it exports, and is short enough to be one thing', (t) => {
+  const problems = sources.flatMap(({ name, text }) => {
+    const segments = name.replace(/\.ts$/, '').split('/').slice(1);
+    const file = segments.at(-1) ?? '';
+    const lines = text.trimEnd().split('\n').length;
+    return [
+      ...(segments.every((segment) => /^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(segment)) ? [] : ['is not in kebab-case']),
+      ...(segments.some((segment) => /(?:^|-)(?:utils?|helpers?|common|managers?)(?:-|$)/.test(segment))
+        ? ['is named after nothing']
+        : []),
+      ...(file === 'index' && name !== 'src/policy/checks/index.ts' ? ['is a barrel'] : []),
+      ...(lines > 250 ? [`has ${lines} lines`] : []),
+    ].map((problem) => `${name} ${problem}`);
+  });
+  t.same(problems, []);
+  t.same(
+    filesBelow('src').filter((name) => /\.[cm]?jsx?$|\.[cm]ts$|\.tsx$/.test(name)),
+    [],
+    'and is TypeScript',
+  );
+  t.end();
+});
+
+interface Manifest {
+  readonly dependencies: Readonly<Record<string, string>>;
+  readonly devDependencies: Readonly<Record<string, string>>;
+  readonly scripts: Readonly<Record<string, string>>;
+}
+
+const manifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as Manifest;
+
+function packagesIn(files: readonly SourceFile[]): Set<string> {
+  return new Set(files.flatMap(({ specifiers }) => specifiers.map(packageOf)).filter((name) => name !== null));
+}
+
+function missingFrom(some: ReadonlySet<string>, names: ReadonlySet<string>): string[] {
+  return [...names].filter((name) => !some.has(name));
+}
+
+t.test('what the source imports is declared, and what is declared is imported', (t) => {
+  const imported = packagesIn(sources);
+  const declared = new Set(Object.keys(manifest.dependencies));
+  t.same(missingFrom(declared, imported), [], 'imported and not a dependency');
+  t.same(missingFrom(imported, declared), [], 'a dependency and not imported');
+  t.end();
+});
+
+/** Declared for the compiler alone: the types of Node and pg, and those that tap's own types refer to. */
+const typesOnly = ['@types/node', '@types/pg', '@types/ws'];
+
+/** The commands that a package brings, as package scripts call them. */
+function commandsOf(name: string): string[] {
+  const { bin = {} } = JSON.parse(readFileSync(path.join(root, 'node_modules', name, 'package.json'), 'utf8')) as {
+    bin?: string | Record<string, string>;
+  };
+  return typeof bin === 'string' ? [name.replace(/^@[^/]+\//, '')] : Object.keys(bin);
+}
+
+t.test('every development dependency is used by a test, a configuration file or a package script', (t) => {
+  const configurations = readdirSync(root)
+    .filter((name) => /\.config\.[cm]?[jt]s$/.test(name))
+    .map(readSource);
+  const imported = packagesIn([...tests, ...configurations]);
+  const commands = new Set(Object.values(manifest.scripts).flatMap((script) => script.split(/[\s;&|]+/)));
+  const unused = Object.keys(manifest.devDependencies).filter(
+    (name) => !typesOnly.includes(name) && !imported.has(name) && !commandsOf(name).some((one) => commands.has(one)),
+  );
+  t.same(unused, []);
+  const declared = new Set([...Object.keys(manifest.devDependencies), ...Object.keys(manifest.dependencies)]);
+  t.same(missingFrom(declared, imported), [], 'what they import is declared');
+  t.same(
+    Object.keys(manifest.devDependencies).filter((name) => name in manifest.dependencies),
+    [],
+    'and declared once',
+  );
+  t.end();
+});
+
+t.test('only the envelope’s own files write the body of a failure', (t) => {
+  const owners = ['src/http/envelope.ts', 'src/http/errors.ts', 'src/rest/envelope.ts'];
+  const failureBody = /["'`]?\bsuccess\b\\?["'`]?\s*:\s*false\b/;
+  const writers = sources.filter(({ text }) => failureBody.test(text)).map(({ name }) => name);
+  t.same(
+    writers.filter((name) => !owners.includes(name)),
+    [],
+  );
+  t.ok(writers.includes('src/http/envelope.ts'), 'the pattern finds what it looks for');
+  t.end();
+});

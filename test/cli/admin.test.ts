@@ -1,0 +1,466 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import http from 'node:http';
+import https from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import t, { type Test } from 'tap';
+import Type from 'typebox';
+import { AdminClient } from '../../src/cli/admin/admin-client.js';
+import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+import { run as runCommand } from '../../src/cli/run.js';
+import { gateway } from '../registry/memory-records-store.js';
+import { registryFixture, token } from '../registry/registry-fixture.js';
+
+const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-admin-'));
+t.teardown(() => rm(directory, { recursive: true, force: true }));
+const tokenFile = path.join(directory, 'token');
+await writeFile(tokenFile, `${token}\n`);
+
+const keyForm = /svc_(?:live|test)_[0-9A-Za-z]{49}/g;
+
+interface Result {
+  readonly status: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function setEnvironment(variables: { token?: string; registry?: string } = {}): void {
+  delete process.env.MERCHANT_GATEWAY_TOKEN;
+  delete process.env.MERCHANT_GATEWAY_REGISTRY;
+  if (variables.token !== undefined) process.env.MERCHANT_GATEWAY_TOKEN = variables.token;
+  if (variables.registry !== undefined) process.env.MERCHANT_GATEWAY_REGISTRY = variables.registry;
+}
+setEnvironment();
+
+/** Runs a command; whatever it is, nothing of it shows the token, and no key is on standard error. */
+async function run(t: Test, ...args: string[]): Promise<Result> {
+  let [stdout, stderr] = ['', ''];
+  const status = await runCommand(args, { out: (text) => (stdout += text), err: (text) => (stderr += text) });
+  t.notOk((stdout + stderr).includes(token), 'the token is not printed');
+  t.notMatch(stderr, new RegExp(keyForm.source), 'no key is on standard error');
+  t.notMatch(stderr, /\n {4}at /, 'no stack');
+  return { status, stdout, stderr };
+}
+
+/** A registry that listens, with gateways that acknowledge, and what runs a command against it. */
+async function startRegistry(t: Test) {
+  const fixture = await registryFixture(t, 'sqlite::memory:');
+  const url = await fixture.app.listen({ host: '127.0.0.1', port: 0 });
+  fixture.store.live = ['a', 'b', 'c'].map((name) => gateway(name));
+  const admin = (...args: string[]): Promise<Result> => run(t, ...args, '--registry', url, '--token-file', tokenFile);
+  return { ...fixture, url, admin };
+}
+
+/** A server that gives everybody the same answer. */
+async function answering(t: Test, status: number, body: string, headers: http.OutgoingHttpHeaders = {}) {
+  const requests: http.IncomingMessage[] = [];
+  const server = http.createServer((request, response) => {
+    requests.push(request);
+    response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: urlOf(server), requests };
+}
+
+function urlOf(server: http.Server | https.Server): string {
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function keysIn(text: string): string[] {
+  return text.match(keyForm) ?? [];
+}
+
+t.test('merchants are created, changed, listed and shown', async (t) => {
+  const { admin, call } = await startRegistry(t);
+  const created = await admin(
+    ...['merchants', 'create', '--name', 'Ada Stores', '--go-live', '--status', 'ACTIVE'],
+    ...['--allow-ip', '203.0.113.0/24', '--allow-ip', '10.0.0.0/8', '--confirm', 'private_range'],
+    ...['--allow-origin', 'shop.example', '--confirm', 'open_range'],
+  );
+  t.equal(created.stderr, '');
+  t.equal(created.status, 0);
+  t.match(created.stdout, /^id {12}m_\w+\nname {10}Ada Stores\nstatus {8}ACTIVE\nlive {10}yes\n/);
+  t.match(created.stdout, 'IP addresses  203.0.113.0/24, 10.0.0.0/8\norigins       shop.example\n');
+  t.match(created.stdout, /\nIn force on 3 of 3 gateways after \d+ ms\.\n$/);
+  const id = /m_\w+/.exec(created.stdout)?.[0] ?? '';
+
+  const merchant = async () => (await call('GET', `/merchants/${id}`)).body.data;
+  t.match((await admin('merchants', 'set', id, '--name', 'Ada', '--status', 'SUSPENDED', '--no-go-live')).status, 0);
+  t.match(await merchant(), { name: 'Ada', status: 'SUSPENDED', goLive: false, ipAllowlist: { length: 2 } });
+  t.equal((await admin('merchants', 'set', id, '--any-ip', '--any-origin')).status, 0);
+  t.match(await merchant(), { name: 'Ada', goLive: false, ipAllowlist: null, originAllowlist: null });
+  t.equal((await admin('merchants', 'set', id, '--go-live', '--allow-ip', '9.9.9.9')).status, 0);
+  t.match(await merchant(), { status: 'SUSPENDED', goLive: true, ipAllowlist: ['9.9.9.9'] });
+
+  for (const name of ['Bob', 'Bobby', 'Cy']) t.equal((await admin('merchants', 'create', '--name', name)).status, 0);
+  const list = await admin('merchants', 'list', '--search', 'BOB');
+  const [heading = '', first = '', second = '', ...rest] = list.stdout.split('\n');
+  t.match(heading, /^ID +NAME +STATUS +LIVE +IPS +ORIGINS$/);
+  t.match([first, second], [/^m_\w+ +Bobby +ACTIVE +no +any +any$/, /^m_\w+ +Bob +ACTIVE +no +any +any$/]);
+  t.equal(first.indexOf('ACTIVE'), heading.indexOf('STATUS'), 'in columns');
+  t.equal(second.indexOf('ACTIVE'), heading.indexOf('STATUS'));
+  t.same(rest, ['2 merchants.', '']);
+  t.match((await admin('merchants', 'list', '--status', 'SUSPENDED')).stdout, /\n1 merchant\.\n$/);
+  const page = (await admin('merchants', 'list', '--per-page', '3', '--page', '2')).stdout;
+  t.match(page, /\n1 of 4 merchants: page 2 of 2 \(--page, --per-page\)\.\n$/);
+  t.equal((await admin('merchants', 'list', '--search', 'nobody')).stdout, 'No merchants.\n');
+  t.match((await admin('merchants', 'show', id)).stdout, /^id {12}m_\w+\nname {10}Ada\n[^]*9\.9\.9\.9\n/);
+});
+
+t.test('a key is shown once, when it is made; --json prints the data of the answer and nothing else', async (t) => {
+  const { admin, call, createMerchant, store } = await startRegistry(t);
+  const { id } = await createMerchant();
+  store.live.push(gateway('sandbox', { environment: 'test' }));
+  const created = await admin(
+    ...['keys', 'create', '--merchant', id, '--environment', 'live', '--permission', 'payouts:write'],
+    ...['--permission', 'wallets:*', '--expires-in', '90d', '--label', 'till 7'],
+  );
+  t.equal(created.status, 0);
+  t.equal(keysIn(created.stdout).length, 1, 'once');
+  t.match(created.stdout, /\nStore this key now: it is not shown again\.\nIn force on 3 of 3 gateways/);
+  const keyId = /key_\w+/.exec(created.stdout)?.[0] ?? '';
+
+  const list = await admin('keys', 'list', '--merchant', id);
+  t.match(list.stdout, /^KEYID +ENVIRONMENT +STATUS +PERMISSIONS +CREATED +EXPIRES +LABEL\nkey_/);
+  t.match(list.stdout, /live +ACTIVE +payouts:write wallets:\* +2026-01-15T\S+ +2026-04-15T12:00:00.000Z +till 7\n/);
+  t.match(list.stdout, /\n1 key\.\n$/);
+  t.same(keysIn(list.stdout), []);
+
+  const reset = await admin('keys', 'reset', keyId, '--grace', '24h');
+  t.equal(reset.status, 0);
+  t.equal(keysIn(reset.stdout).length, 1);
+  t.not(keysIn(reset.stdout)[0], keysIn(created.stdout)[0]);
+  t.match(reset.stdout, `The old key ${keyId} ends at 2026-01-16T12:00:00.000Z.`);
+  const next = /^key_\w+/m.exec(reset.stdout)?.[0] ?? '';
+  const ended = await admin('keys', 'reset', next);
+  t.match(ended.stdout, `The old key ${next} is revoked.`);
+  const revoked = await admin('keys', 'revoke', keyId);
+  t.equal(revoked.status, 0);
+  t.match(
+    revoked.stdout,
+    /^The key key_\w+ of the merchant m_\w+ is revoked\.\nIn force on 3 of 3 gateways after \d+ ms\.\n$/,
+  );
+
+  const json = async (...args: string[]): Promise<unknown> => {
+    const { status, stdout, stderr } = await admin(...args, '--json');
+    t.same([status, stderr], [0, ''], args.join(' '));
+    return JSON.parse(stdout);
+  };
+  const shown = (await json('keys', 'create', '--merchant', id, '--environment', 'test')) as { keyId: string };
+  t.match(shown, { key: /^svc_test_\w{49}$/, permissions: ['*'], expiresAt: null, propagation: { confirmed: 1 } });
+  t.match(await json('keys', 'reset', shown.keyId), { key: /^svc_test_/, replaces: { keyId: shown.keyId } });
+  t.match(await json('keys', 'revoke', keyId), { keyId, status: 'REVOKED', propagation: { gateways: 3 } });
+  for (const [args, target] of [
+    [['merchants', 'list'], '/merchants'],
+    [['merchants', 'show', id], `/merchants/${id}`],
+    [['keys', 'list', '--merchant', id], `/merchants/${id}/keys`],
+    [['gateways', 'list'], '/gateways'],
+    [['events', 'list'], '/events'],
+  ] as const) {
+    t.same(await json(...args), (await call('GET', target)).body.data, target);
+  }
+});
+
+t.test('gateways and events are listed', async (t) => {
+  const { admin, createKey, createMerchant, store } = await startRegistry(t);
+  const { id } = await createMerchant();
+  const { keyId } = await createKey(id);
+  await admin('merchants', 'set', id, '--go-live', '--status', 'SUSPENDED');
+  await admin('keys', 'revoke', keyId);
+  const gateways = (await admin('gateways', 'list')).stdout.split('\n');
+  t.match(gateways[0], /^INSTANCE +HOST +ENVIRONMENT +REVISION +STARTED$/);
+  t.match(gateways[1], /^a +a\.internal +live +4 +2026-01-15T11:00:00\.000Z$/);
+  store.live = [];
+  t.equal((await admin('gateways', 'list')).stdout, 'No gateway runs.\n');
+
+  const events = async (...args: string[]): Promise<string[]> =>
+    (await admin('events', 'list', ...args)).stdout.split('\n').map((line) => line.split(/ {2,}/)[2] ?? line);
+  const all = ['key.revoked', 'merchant.changed', 'key.created', 'merchant.created'];
+  t.same(await events('--merchant', id), ['ACTION', ...all, '4 events.', '']);
+  t.same(await events('--key', keyId), ['ACTION', 'key.revoked', 'key.created', '2 events.', '']);
+  t.same(await events('--action', 'merchant.changed'), ['ACTION', 'merchant.changed', '1 event.', '']);
+  t.same(await events('--since', '2030-01-01T00:00:00Z'), ['No events.', '']);
+  t.same(await events('--since', '2020-01-01T00:00:00Z'), ['ACTION', ...all, '4 events.', '']);
+  t.match((await admin('events', 'list')).stdout, / merchant\.changed +m_\w+ +status goLive\n/);
+});
+
+t.test('a change that is not in force everywhere is kept and printed, told in words, and fails', async (t) => {
+  const { admin, createKey, createMerchant, outwait, store } = await startRegistry(t);
+  const { id } = await createMerchant();
+  const { keyId } = await createKey(id);
+  store.live = [gateway('a'), gateway('deaf', { revision: 2, acknowledges: false })];
+  const pending = await outwait(admin('keys', 'revoke', keyId), 2);
+  t.equal(pending.status, 1);
+  t.match(pending.stdout, /^The key key_\w+ of the merchant m_\w+ is revoked\.\n$/);
+  t.match(
+    pending.stderr,
+    /^Stored, but in force only on 1 of 2 gateways after 2000 ms\. Not confirmed:\n {2}deaf \(deaf\.internal\) may honour the old record until 2026-01-15T12:00:47\.000Z\n$/,
+  );
+  const json = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live', '--json'), 2);
+  t.equal(json.status, 1);
+  t.match(JSON.parse(json.stdout), { key: /^svc_live_/, propagation: { pending: [{ instanceId: 'deaf' }] } });
+  t.match(json.stderr, /^Stored, but in force only on/);
+
+  store.fails = (one) => (one === 'write' ? 'before' : null);
+  const unwritten = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 1);
+  t.equal(unwritten.status, 1);
+  t.equal(keysIn(unwritten.stdout).length, 1, 'the key is not lost');
+  t.notMatch(unwritten.stdout, 'In force');
+  t.match(unwritten.stderr, /^Stored, but not yet written to the gateways' store/);
+
+  store.fails = () => null;
+  store.live = [];
+  const alone = await admin('keys', 'create', '--merchant', id, '--environment', 'live');
+  t.equal(alone.status, 0);
+  t.match(alone.stdout, 'no gateway that it concerns runs now.');
+
+  store.fails = (one) => (one === 'gateways' ? 'before' : null);
+  const unasked = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 2);
+  t.equal(unasked.status, 1);
+  t.match(unasked.stderr, /which gateways have confirmed could not be asked/);
+});
+
+t.test('what the registry refuses is told with what to do about it', async (t) => {
+  const { admin, createKey, createMerchant, store, url } = await startRegistry(t);
+  const { id } = await createMerchant();
+  const { keyId } = await createKey(id);
+  await admin('keys', 'revoke', keyId);
+  store.fails = () => 'before';
+  const cases: [args: string[], sentence: RegExp][] = [
+    [['merchants', 'show', 'm_none'], /^The registry refused \(status 404\): Merchant not found\. Check the id/],
+    [['keys', 'revoke', 'key_none'], /^The registry refused \(status 404\): Key not found\. /],
+    [
+      ['keys', 'reset', keyId],
+      /^The registry refused \(status 409\): The key is not active any more: create a new one\.\n$/,
+    ],
+    [
+      ['merchants', 'create', '--name', '', '--status', 'active'],
+      /^The registry did not accept this \(2 problems\):\n {2}name must be .*\n {2}status must be .*\n$/,
+    ],
+    [
+      ['merchants', 'set', id, '--allow-ip', '10.0.0.0/8'],
+      /^The registry did not accept this \(1 problem\):\n {2}ipAllowlist\[0\]: .*; add --confirm private_range if that is meant\n$/,
+    ],
+    [['merchants', 'list', '--page', '0'], /\n {2}page must be a whole number from 1\n$/],
+    [['gateways', 'list'], /^The registry failed \(status 503\): The store .*\. Try again/],
+  ];
+  for (const [args, sentence] of cases) {
+    const { status, stdout, stderr } = await admin(...args);
+    t.equal(status, 1, args.join(' '));
+    t.equal(stdout, '', args.join(' '));
+    t.match(stderr, sentence, args.join(' '));
+  }
+  setEnvironment({ token: 'another-token-of-administrators-01234' });
+  const refused = await run(t, 'merchants', 'list', '--registry', url);
+  setEnvironment();
+  t.equal(refused.status, 1);
+  t.match(refused.stderr, /^The registry refused \(status 401\): Invalid token\. Check the token: --token-file/);
+  t.notMatch(refused.stderr, 'another-token');
+});
+
+t.test('whatever is no registry is told so, and nothing of it reaches the terminal as it is', async (t) => {
+  const success = (data: unknown): string => JSON.stringify({ success: true, message: '', data });
+  const merchant = { status: 'ACTIVE', goLive: false, ipAllowlist: null, originAllowlist: null, revision: 1 };
+  const cases: [name: string, server: Parameters<typeof answering>, sentence: RegExp][] = [
+    [
+      'HTML',
+      [t, 200, '<html>', { 'content-type': 'text/html' }],
+      /did not answer as a registry .* \(status 200, text\/html\)/,
+    ],
+    ['a proxy', [t, 502, '<html>', { 'content-type': 'text/html' }], /did not answer as a registry .* \(status 502/],
+    ['other JSON', [t, 200, '[]'], /did not answer as a registry/],
+    ['other data', [t, 200, success([{ id: 7 }])], /did not answer as a registry/],
+    [
+      'an error with a terminal sequence',
+      [t, 500, '{"success":false,"message":"\\u001b[2J\\u009b1mx\\u202ey","data":null}'],
+      /\): \\u001b\[2J\\u009b1mx\\u202ey\. The registry's log/,
+    ],
+    [
+      'a redirect',
+      [t, 307, '', { location: 'http://203.0.113.9/merchants' }],
+      /redirects \(status 307\) to http:\/\/203\.0\.113\.9\/merchants, which is not followed/,
+    ],
+    ['too much', [t, 200, success('x'.repeat(17 * 1024 * 1024))], /is longer than 16777216 bytes\. Ask for fewer/],
+  ];
+  for (const [name, server, sentence] of cases) {
+    const { url } = await answering(...server);
+    const { status, stdout, stderr } = await run(t, 'merchants', 'list', '--registry', url, '--token-file', tokenFile);
+    t.equal(status, 1, name);
+    t.equal(stdout, '', name);
+    t.match(stderr, sentence, name);
+    t.notMatch(stderr, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/, name);
+  }
+  const elsewhere = await answering(t, 200, success([]));
+  const redirecting = await answering(t, 307, '', { location: `${elsewhere.url}/merchants` });
+  await run(t, 'merchants', 'list', '--registry', redirecting.url, '--token-file', tokenFile);
+  t.equal(elsewhere.requests.length, 0, 'the token goes nowhere else');
+
+  const name = 'evil\u001b]0;x\u0007\u009b\nname \u{1f600}';
+  const times = { createdAt: '2026-01-15T12:00:00Z', updatedAt: '2026-01-15T12:00:00Z' };
+  const { url } = await answering(t, 200, success([{ id: 'm_1', name, ...merchant, ...times }]));
+  const list = await run(t, 'merchants', 'list', '--registry', `${url}/`, '--token-file', tokenFile);
+  t.equal(list.status, 0);
+  t.match(list.stdout, 'evil\\u001b]0;x\\u0007\\u009b\\u000aname \u{1f600}');
+  const json = await run(t, 'merchants', 'list', '--registry', url, '--token-file', tokenFile, '--json');
+  t.match(json.stdout, 'evil\\u001b]0;x\\u0007\\u009b\\nname \u{1f600}');
+  t.match(JSON.parse(json.stdout), [{ name }], 'and JSON is of the same value');
+});
+
+t.test('a registry that cannot be asked is told with the reason, and what may have happened', async (t) => {
+  const ask = (url: string, ...args: string[]): Promise<Result> =>
+    run(t, ...args, '--registry', url, '--token-file', tokenFile);
+  const closed = http.createServer();
+  await once(closed.listen(0, '127.0.0.1'), 'listening');
+  const nowhere = urlOf(closed);
+  closed.close();
+  const refused = await ask(nowhere, 'merchants', 'list');
+  t.equal(refused.status, 1);
+  t.equal(
+    refused.stderr,
+    `Cannot ask the registry at ${nowhere}/: nothing listens there. Start the registry, or give its address with --registry.\n`,
+  );
+
+  const pair = await createSelfSigned(new Date());
+  const untrusted = https.createServer(pair, (_request, response) => response.end());
+  await once(untrusted.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => untrusted.close());
+  const certificate = await ask(urlOf(untrusted).replace('http:', 'https:'), 'merchants', 'list');
+  t.equal(certificate.status, 1);
+  t.match(
+    certificate.stderr,
+    /its certificate cannot be trusted \(DEPTH_ZERO_SELF_SIGNED_CERT\)\. .*NODE_EXTRA_CA_CERTS/,
+  );
+
+  const hangingUp = http.createServer((request) => request.socket.destroy());
+  await once(hangingUp.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => hangingUp.close());
+  const read = await ask(urlOf(hangingUp), 'merchants', 'list');
+  t.match(read.stderr, /the connection failed \(\w+\)\. Check the registry and the network, and try again\.\n$/);
+  const change = await ask(urlOf(hangingUp), 'keys', 'revoke', 'key_1');
+  t.equal(change.status, 1);
+  t.match(change.stderr, /The change may have been made all the same: look \(events list\) before you try again\.\n$/);
+
+  const silent = http.createServer(() => undefined);
+  await once(silent.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => {
+    silent.closeAllConnections();
+    silent.close();
+  });
+  const client = new AdminClient({ registry: new URL(urlOf(silent)), token, timeoutMilliseconds: 50 });
+  await t.rejects(client.ask({ method: 'GET', path: ['merchants'], expects: Type.Unknown() }), {
+    message: /it did not answer within 0\.05 seconds\. /,
+  });
+});
+
+t.test('address and token come from options, the environment or the configuration, in this order', async (t) => {
+  const { url, createMerchant } = await startRegistry(t);
+  await createMerchant();
+  const { port } = new URL(url);
+  const config = path.join(directory, 'registry.yaml');
+  await writeFile(config, `registry: { listen: { host: 0.0.0.0, port: ${port} }, tokenFile: ${tokenFile} }\n`);
+  const lists = async (name: string, ...args: string[]): Promise<void> => {
+    const { status, stderr } = await run(t, 'merchants', 'list', ...args);
+    t.same({ status, stderr }, { status: 0, stderr: '' }, name);
+  };
+  const nowhere = 'http://127.0.0.1:1';
+  const wrong = 'a-token-that-is-wrong-0123456789-012345';
+  await lists('the configuration', '--config', config);
+  setEnvironment({ registry: url, token: `${token}\n` });
+  await lists('the environment');
+  const other = path.join(directory, 'other.yaml');
+  await writeFile(other, `registry: { listen: { port: 1 }, tokenFile: /nowhere }\n`);
+  await lists('the environment before the configuration', '--config', other);
+  setEnvironment({ registry: nowhere, token: wrong });
+  await lists('options before all', '--config', other, '--registry', url, '--token-file', tokenFile);
+  setEnvironment();
+  const missing = await run(t, 'merchants', 'list', '--token-file', path.join(directory, 'none'));
+  t.equal(missing.status, 1);
+  t.match(missing.stderr, /^The token file .*none cannot be read: there is no such file\.\n$/);
+  const { status, stderr } = await run(t, 'merchants', 'list', '--config', path.join(directory, 'none.yaml'));
+  t.equal(status, 2);
+  t.match(stderr, 'none.yaml');
+});
+
+t.test('wrong usage has the exit status 2, asks nobody, and repeats no secret', async (t) => {
+  const { url, requests } = await answering(t, 200, '{}');
+  const key = `svc_live_${'k'.repeat(49)}`;
+  const cases: [args: string[], sentence: RegExp][] = [
+    [['merchants'], /Usage:/],
+    [['keys', 'bogus'], /unknown command/],
+    [['merchants', 'create'], /--name <name>' not specified/],
+    [['merchants', 'show'], /missing required argument 'id'/],
+    [['merchants', 'show', '..'], /the id of a merchant has 1 to 64 letters/],
+    [['merchants', 'set', 'm_1'], /say what to change/],
+    [['merchants', 'set', 'm_1', '--confirm', 'open_range'], /say what to change/],
+    [['merchants', 'set', 'm_1', '--any-ip', '--allow-ip', '203.0.113.7'], /cannot be used with/],
+    [['keys', 'create', '--merchant', 'm_1'], /--environment <name>' not specified/],
+    [['keys', 'create', '--merchant', 'm_1', '--environment', 'prod'], /Allowed choices are live, test/],
+    [
+      ['keys', 'create', '--merchant', 'm_1', '--environment', 'live', '--expires-in', '3 days'],
+      /such as 30m, 12h or 90d/,
+    ],
+    [['keys', 'reset', 'key_1', '--grace', '0'], /such as 30m, 12h or 90d/],
+    [['keys', 'revoke', key], /that is a key, not an id/],
+    [['events', 'list', '--key', key], /that is a key, not an id/],
+    [['merchants', 'list', `--token=${token}`], /a token is never an argument/],
+    [['merchants', 'list', '--token', token], /a token is never an argument/],
+    [['merchants', 'list', '--registry', 'ftp://127.0.0.1'], /must be an http or https URL/],
+    [['merchants', 'list', '--registry', 'localhost:9443'], /must be an http or https URL/],
+    [['merchants', 'list', '--registry', 'http://ada:secret-word@127.0.0.1'], /must be an http or https URL/],
+  ];
+  for (const [args, sentence] of cases) {
+    const access = args.includes('--registry') || args.length < 2 ? [] : ['--registry', url];
+    const { status, stdout, stderr } = await run(
+      t,
+      ...args,
+      ...(args.length < 2 ? [] : ['--token-file', tokenFile]),
+      ...access,
+    );
+    t.equal(status, 2, args[1] ?? '');
+    t.equal(stdout, '');
+    t.match(stderr, sentence);
+    t.notMatch(stderr, 'secret-word');
+  }
+  const without = await run(t, 'merchants', 'list', '--registry', url);
+  t.equal(without.status, 2);
+  t.match(without.stderr, /a token is required: name its file with --token-file/);
+  setEnvironment({ token: 'two words\u0000' });
+  const odd = await run(t, 'merchants', 'list', '--registry', url);
+  setEnvironment();
+  t.equal(odd.status, 2);
+  t.match(odd.stderr, /MERCHANT_GATEWAY_TOKEN must hold one token/);
+  t.notMatch(odd.stderr, 'two words');
+  t.equal(requests.length, 0);
+  for (const args of ['merchants set', 'keys reset', 'gateways list', 'events list']) {
+    const help = await run(t, ...args.split(' '), '--help');
+    t.equal(help.status, 0);
+    t.match(help.stdout, /--token-file <file>[^]*--json[^]*Exit status: 0/, args);
+    t.notMatch(help.stdout, '--token [token]', args);
+  }
+});
+
+t.test('as a process of its own it prints, ends at once and has the exit status', async (t) => {
+  const { url, createMerchant } = await startRegistry(t);
+  const { id } = await createMerchant();
+  const env = { ...process.env, MERCHANT_GATEWAY_REGISTRY: url, MERCHANT_GATEWAY_TOKEN: token };
+  const main = path.resolve('dist/cli/main.js');
+  for (const [merchant, expected] of [
+    [id, 0],
+    ['m_none', 1],
+  ] as const) {
+    const child = spawn(process.execPath, [main, 'merchants', 'show', merchant, '--json'], { env });
+    let output = '';
+    child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+    const [status] = (await once(child, 'close')) as [number];
+    t.equal(status, expected);
+    if (expected === 0) t.match(JSON.parse(output), { id });
+    else t.equal(output, '');
+  }
+});

@@ -1,0 +1,358 @@
+import { spawn, spawnSync } from 'node:child_process';
+import type { ChildProcessWithoutNullStreams } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import net from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import t from 'tap';
+import { run as runCommand } from '../../src/cli/run.js';
+import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+
+const main = path.resolve('dist/cli/main.js');
+const isRoot = process.getuid?.() === 0;
+const hasCurl = spawnSync('curl', ['--version']).status === 0;
+
+const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-cli-'));
+t.teardown(() => rm(directory, { recursive: true, force: true }));
+
+/** A configuration of free ports, so that tests do not meet. */
+const freePorts = path.join(directory, 'free-ports.yaml');
+await writeFile(
+  freePorts,
+  `listen:
+  https: { port: 0 }
+  http: { port: 0 }
+  management: { port: 0 }
+registry: { listen: { port: 0 } }
+services: { listen: { port: 0 } }
+`,
+);
+
+interface Run {
+  readonly child: ChildProcessWithoutNullStreams;
+  /** What it printed, once it takes requests. */
+  readonly welcome: string;
+  output(): string;
+  /** Sends a signal and resolves with the exit status. */
+  end(signal: NodeJS.Signals): Promise<number | null>;
+}
+
+async function startDev(t: { teardown(handler: () => unknown): void }, args: readonly string[] = []): Promise<Run> {
+  const child = spawn(process.execPath, [main, 'dev', '--config', freePorts, ...args], { stdio: 'pipe' });
+  t.teardown(() => child.kill('SIGKILL'));
+  let output = '';
+  child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  const exited = once(child, 'exit');
+  await new Promise<void>((resolve, reject) => {
+    child.stdout.on('data', (chunk: Buffer) => {
+      output += chunk.toString();
+      if (/See a refusal[^]*curl .*\n/.test(output)) resolve();
+    });
+    void exited.then(() => {
+      reject(new Error(`dev ended: ${output}`));
+    });
+  });
+  return {
+    child,
+    welcome: output,
+    output: () => output,
+    end: async (signal) => {
+      child.kill(signal);
+      const [status] = (await exited) as [number | null];
+      return status;
+    },
+  };
+}
+
+/** The lines to paste. */
+function curlLines(welcome: string): string[] {
+  return welcome.split('\n').filter((line) => line.startsWith('curl '));
+}
+
+/** Pastes a line into a shell; resolves with its status and body. */
+async function paste(line: string, env: Record<string, string> = {}): Promise<{ status: number; body: string }> {
+  const shell = spawn('sh', ['-c', line], { env: { ...process.env, ...env } });
+  let output = '';
+  shell.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  await once(shell, 'close');
+  const [head = '', body = ''] = output.split('\r\n\r\n');
+  return { status: Number(head.split(' ')[1]), body };
+}
+
+interface Result {
+  readonly status: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function run(...args: string[]): Promise<Result> {
+  let [stdout, stderr] = ['', ''];
+  const status = await runCommand(args, { out: (text) => (stdout += text), err: (text) => (stderr += text) });
+  return { status, stdout, stderr };
+}
+
+t.test(
+  'the printed curl lines work as pasted: 200, 201 and 401',
+  { skip: !hasCurl && 'curl is not installed' },
+  async (t) => {
+    const dev = await startDev(t);
+    const [list = '', payout = '', refusal = ''] = curlLines(dev.welcome);
+    const listed = await paste(list);
+    t.equal(listed.status, 200);
+    t.match(JSON.parse(listed.body), { success: true, meta: { current_page: 1 } });
+    const created = await paste(payout);
+    t.equal(created.status, 201);
+    t.match(JSON.parse(created.body), { success: true, data: { amount: 250_000, remarks: 'My first payout' } });
+    const refused = await paste(refusal);
+    t.equal(refused.status, 401);
+    t.equal(refused.body, '{"success":false,"message":"API Key is required","data":null}');
+    const again = JSON.parse((await paste(list)).body) as { data: { amount: number; type: string }[] };
+    t.match(again.data[0], { amount: 250_000, type: 'debit' }, 'the payout is in the list');
+
+    const key = /x-api-key: (svc_live_\w+)/.exec(list)?.[1] ?? '';
+    t.match(key, /^svc_live_[0-9A-Za-z]{49}$/);
+    const data = /data +(\S+)/.exec(dev.welcome)?.[1] ?? '';
+    t.equal(await dev.end('SIGINT'), 0, 'Ctrl-C ends it cleanly');
+    await t.rejects(readdir(data), 'and nothing is left behind');
+  },
+);
+
+t.test(
+  'a kept data directory keeps everything but the key',
+  { skip: !hasCurl && 'curl is not installed' },
+  async (t) => {
+    const kept = path.join(directory, 'kept', 'deep');
+    const first = await startDev(t, ['--data-dir', kept]);
+    const [, payout = ''] = curlLines(first.welcome);
+    const key = /x-api-key: (svc_live_\w+)/.exec(first.welcome)?.[1] ?? '';
+    t.equal((await paste(payout)).status, 201);
+    t.equal(await first.end('SIGTERM'), 0);
+
+    for (const name of await readdir(kept)) {
+      const contents = await readFile(path.join(kept, name), 'latin1');
+      t.notMatch(contents, key.slice('svc_live_'.length, 'svc_live_'.length + 6), `the key is not in ${name}`);
+    }
+
+    const second = await startDev(t, ['--data-dir', kept]);
+    t.notMatch(second.welcome, /svc_live_\w/, 'the key is not shown again');
+    const [list = ''] = curlLines(second.welcome);
+    const listed = await paste(list, { API_KEY: key });
+    t.equal(listed.status, 200, 'but it works');
+    t.match((JSON.parse(listed.body) as { data: unknown[] }).data[0], { amount: 250_000, type: 'debit' });
+    await second.end('SIGINT');
+
+    const third = await startDev(t, ['--data-dir', kept, '--reset-key']);
+    const [newList = ''] = curlLines(third.welcome);
+    t.equal((await paste(newList)).status, 200, 'a new key works');
+    t.equal(
+      (await paste(list.replace(/https:\S+/, /https:\S+/.exec(newList)?.[0] ?? ''), { API_KEY: key })).status,
+      401,
+    );
+    await third.end('SIGINT');
+  },
+);
+
+t.test('what an operator can mend is one sentence, and the exit status says that it failed', async (t) => {
+  const taken = net.createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  t.teardown(() => taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const write = async (name: string, text: string): Promise<string> => {
+    await writeFile(path.join(directory, name), text);
+    return path.join(directory, name);
+  };
+  const ports = await readFile(freePorts, 'utf8');
+  const pair = await createSelfSigned(new Date());
+  const otherPair = await createSelfSigned(new Date());
+  const cert = await write('cert.pem.txt', pair.cert);
+  const otherKey = await write('other-key.pem.txt', otherPair.key);
+  const garbage = await write('garbage.txt', 'not a certificate');
+  const aFile = await write('a-file', '');
+  const https = (certFile: string, keyFile: string) =>
+    ports.replace('https: { port: 0 }', `https: { port: 0, certFile: ${certFile}, keyFile: ${keyFile} }`);
+  const listen = (name: string) => ports.replace(`${name}: { port: 0 }`, `${name}: { host: 127.0.0.1, port: ${port} }`);
+
+  const cases: [string, string[], number, RegExp][] = [
+    [
+      'a taken port',
+      ['--config', await write('1.yaml', listen('https'))],
+      1,
+      /^Cannot listen on 127\.0\.0\.1:\d+ \(listen\.https\): the port is taken/,
+    ],
+    [
+      'a taken port of the services',
+      [
+        '--config',
+        await write(
+          '2.yaml',
+          ports.replace('services: { listen: { port: 0 } }', `services: { listen: { port: ${port} } }`),
+        ),
+      ],
+      1,
+      /^Cannot listen on 127\.0\.0\.1:\d+ \(services\.listen\): the port is taken/,
+    ],
+    [
+      'a certificate that is none',
+      ['--config', await write('3.yaml', https(garbage, otherKey))],
+      1,
+      /^The certificate \S+ is not a PEM certificate\.$/m,
+    ],
+    [
+      'a certificate that is not there',
+      ['--config', await write('4.yaml', https('/nowhere.pem', otherKey))],
+      1,
+      /^The certificate \/nowhere\.pem cannot be read: there is no such file\.$/m,
+    ],
+    [
+      'a certificate of another key',
+      ['--config', await write('5.yaml', https(cert, otherKey))],
+      1,
+      /do not belong together\.$/m,
+    ],
+    [
+      'a data directory that is a file',
+      ['--config', freePorts, '--data-dir', aFile],
+      1,
+      /^The data directory \S+ cannot be written: it is a file\.$/m,
+    ],
+    [
+      'a configuration that is none',
+      ['--config', await write('6.yaml', 'listen: 7\nbogus: 1\n')],
+      2,
+      /2 problems[^]*line 1: listen[^]*line 2: bogus/,
+    ],
+    ['a configuration that is not there', ['--config', '/nowhere.yaml'], 2, /nowhere\.yaml/],
+  ];
+  if (!isRoot) {
+    const locked = path.join(directory, 'locked');
+    await mkdir(locked);
+    await chmod(locked, 0o500);
+    cases.push(['an unwritable directory', ['--config', freePorts, '--data-dir', locked], 1, /permission denied/]);
+  }
+  const temporary = path.join(directory, 'temporary');
+  await mkdir(temporary);
+  const { TMPDIR } = process.env;
+  process.env.TMPDIR = temporary;
+  t.teardown(() => {
+    if (TMPDIR === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = TMPDIR;
+  });
+  for (const [name, args, status, message] of cases) {
+    const result = await run('dev', ...args);
+    t.equal(result.status, status, name);
+    t.match(result.stderr, message, name);
+    t.notMatch(result.stderr, /\n {4}at /, `${name}: no stack`);
+    t.equal(result.stdout, '', name);
+  }
+  t.same(await readdir(temporary), [], 'a start that failed leaves nothing behind');
+});
+
+t.test('every command tells what it is for; wrong usage has the exit status 2', async (t) => {
+  for (const args of [
+    [],
+    ['dev'],
+    ['gateway'],
+    ['registry'],
+    ['services'],
+    ['merchants', 'create'],
+    ['keys', 'revoke'],
+    ['config'],
+    ['config', 'check'],
+    ['config', 'defaults'],
+  ]) {
+    const help = await run(...args, '--help');
+    t.equal(help.status, 0, args.join(' '));
+    t.match(help.stdout, /^Usage: merchant-gateway/);
+  }
+  for (const args of [[], ['bogus'], ['dev', '--bogus'], ['dev', 'extra'], ['config'], ['gateway', '--config']]) {
+    t.equal((await run(...args)).status, 2, args.join(' '));
+  }
+  const gateway = await run('gateway');
+  t.equal(gateway.status, 2, 'the defaults alone do not make a gateway');
+  t.match(gateway.stderr, /listen\.https[^]*torExits\.sources/, 'and everything that is missing is told at once');
+});
+
+t.test('gateway and services run as processes of their own from one configuration', async (t) => {
+  const pair = await createSelfSigned(new Date());
+  const file = (name: string) => path.join(directory, `apart-${name}`);
+  await writeFile(file('cert.txt'), pair.cert);
+  await writeFile(file('key.txt'), pair.key);
+  await writeFile(file('records.json'), '{}');
+  await writeFile(
+    file('config.yaml'),
+    `listen:
+  https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
+  http: null
+  management: null
+torExits: { enabled: false }
+keyStore: { kind: memory, memory: { recordsFile: ${file('records.json')} } }
+services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}" } }
+`,
+  );
+  for (const command of ['gateway', 'services']) {
+    const child = spawn(process.execPath, [main, command, '--config', file('config.yaml')], { stdio: 'pipe' });
+    t.teardown(() => child.kill('SIGKILL'));
+    let log = '';
+    await new Promise<void>((resolve) => {
+      child.stderr.on('data', (chunk: Buffer) => {
+        log += chunk.toString();
+        if (log.includes('requests"')) resolve();
+      });
+    });
+    child.kill('SIGTERM');
+    const [status] = (await once(child, 'exit')) as [number | null];
+    t.equal(status, 0, `${command} ends cleanly`);
+    t.match(log, /takes? requests"/);
+  }
+});
+
+t.test('npm start ends as one, however often it is told: nothing is left running, and nothing behind', async (t) => {
+  const temporary = path.join(directory, 'started-by-npm');
+  await mkdir(temporary);
+  const group = spawn('npm', ['start', '--', '--config', freePorts], {
+    detached: true,
+    env: { ...process.env, TMPDIR: temporary },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const { pid = 0 } = group;
+  t.teardown(() => {
+    try {
+      process.kill(-pid, 'SIGKILL');
+    } catch {
+      // It has ended, as it should.
+    }
+  });
+  await new Promise<void>((resolve) => {
+    let output = '';
+    group.stdout.on('data', (chunk: Buffer) => {
+      output += chunk.toString();
+      if (/See a refusal[^]*curl .*\n/.test(output)) resolve();
+    });
+  });
+  // As a terminal does: the signal goes to each process of the group, and npm passes it on once more.
+  process.kill(-pid, 'SIGINT');
+  await once(group, 'exit');
+  t.same(await readdir(temporary), []);
+  t.throws(() => process.kill(-pid, 0), { code: 'ESRCH' }, 'no process of the group is left');
+});
+
+t.test('a signal during the start leaves nothing behind', async (t) => {
+  const temporary = path.join(directory, 'interrupted');
+  await mkdir(temporary);
+  const child = spawn(process.execPath, [main, 'dev', '--config', freePorts], {
+    env: { ...process.env, TMPDIR: temporary },
+    stdio: 'ignore',
+  });
+  const exited = once(child, 'exit');
+  while (
+    (await readdir(temporary)).length === 0 ||
+    (await readdir(path.join(temporary, (await readdir(temporary))[0] ?? ''))).length === 0
+  ) {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  child.kill('SIGTERM');
+  await exited;
+  t.same(await readdir(temporary), []);
+});

@@ -1,0 +1,121 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { parse } from 'yaml';
+import { configCommand } from '../../src/cli/config.js';
+import { ConfigError } from '../../src/config/config-error.js';
+import { documentConfig } from '../../src/config/document.js';
+import { loadConfig } from '../../src/config/load.js';
+import { redact } from '../../src/config/redact.js';
+import { configSchema } from '../../src/config/schema.js';
+import { nonNull } from '../../src/config/schema/option.js';
+import type { Option } from '../../src/config/schema/option.js';
+import { problemsOf } from './problems-of.js';
+
+const file = join(import.meta.dirname, '../../config/gateway.yaml');
+const text = documentConfig();
+
+function run(args: readonly string[], env: Record<string, string> = {}): { out: string; err: string } {
+  const written = { out: '', err: '' };
+  const io = {
+    out: (part: string) => void (written.out += part),
+    err: (part: string) => void (written.err += part),
+  };
+  configCommand(io, env).parse(args, { from: 'user' });
+  return written;
+}
+
+t.test(
+  'config/gateway.yaml is the documented default (merchant-gateway config defaults > config/gateway.yaml)',
+  (t) => {
+    t.equal(readFileSync(file, 'utf8'), text);
+    t.equal(run(['defaults']).out, text);
+    t.end();
+  },
+);
+
+t.test('the documented default loads to exactly the defaults, whatever the environment', (t) => {
+  t.strictSame(loadConfig({ file, env: {} }), loadConfig());
+  t.end();
+});
+
+t.test('what is commented out in the documented default is right as well', (t) => {
+  const uncommented = text.replaceAll(/^( *)# ( *(?:- )?[a-zA-Z0-9]+:(?: (?:\S+|\[.*\]))?)$/gm, '$1$2');
+  t.not(uncommented, text);
+  t.strictSame(loadConfig({ text: uncommented }).listen.https, {
+    host: '0.0.0.0',
+    port: 8443,
+    certFile: '/etc/merchant-gateway/tls/tls.crt',
+    keyFile: '/etc/merchant-gateway/tls/tls.key',
+    http2: false,
+  });
+  t.end();
+});
+
+t.test('each option is in the documented default once, under a comment', (t) => {
+  const lines = text.split('\n');
+  const plain = lines.map((line) => line.replace(/^( *)# /, '$1'));
+  const expect = (option: Option, names: readonly string[]): void => {
+    for (const [name, child] of Object.entries(nonNull(option).properties ?? {})) {
+      const path = [...names, name];
+      const indent = '  '.repeat(names.length);
+      const at = plain.findIndex((line) => line.startsWith(`${indent}${name}:`));
+      t.not(at, -1, path.join('.'));
+      t.match(lines[at - 1], /^ *#/, path.join('.'));
+      expect(child, path);
+    }
+  };
+  expect(configSchema, []);
+  t.notOk(lines.some((line) => line.length > 100 && line.trimStart().startsWith('#')));
+  t.match(text, /Not available in this version\.\nproxyProtocol: false/);
+  t.end();
+});
+
+t.test('config check prints the effective configuration, and it can be loaded again', (t) => {
+  const given = 'basePath: ${BASE:-/v3}\nlog: { level: warn }\naccessLog: { destination: "a$${b}" }\n';
+  const directory = t.testdir({ 'g.yaml': given });
+  const config = loadConfig({ text: given });
+  t.equal(config.accessLog.destination, 'a${b}');
+  const yaml = run(['check', '--config', join(directory, 'g.yaml')]);
+  t.strictSame(loadConfig({ text: yaml.out }), config);
+  const json = run(['check', '--json', '--config', join(directory, 'g.yaml')], { BASE: '/v4' });
+  t.strictSame(JSON.parse(json.out), { ...config, basePath: '/v4' });
+  t.strictSame(parse(run(['check']).out), loadConfig());
+  t.end();
+});
+
+t.test('config check says what would keep the gateway from starting, beside the configuration', (t) => {
+  t.match(run(['check']).err, /the gateway command would not start with it:\n(?:.*\n)*.*torExits\.sources: expected/);
+  const ready = `listen: { https: { certFile: a, keyFile: b } }
+keyStore: { kind: memory, memory: { recordsFile: r.json } }
+torExits: { enabled: false }
+`;
+  const directory = t.testdir({ 'g.yaml': ready });
+  t.equal(run(['check', '--config', join(directory, 'g.yaml')]).err, '');
+  t.end();
+});
+
+t.test('config check throws every problem of an invalid file and prints nothing', (t) => {
+  const directory = t.testdir({ 'g.yaml': 'a: 1\nproxyProtocol: true\n' });
+  const error = t.throws(() => run(['check', '--config', join(directory, 'g.yaml')]), ConfigError) as ConfigError;
+  t.equal(error.problems.length, 2);
+  t.equal(error.file, join(directory, 'g.yaml'));
+  t.same(problemsOf({ file: join(directory, 'g.yaml') }).length, 2);
+  t.end();
+});
+
+t.test('what may be secret in a URL is masked', (t) => {
+  const cases: readonly [string, string][] = [
+    ['redis://user:pass@host:6379/0', 'redis://***@host:6379/0'],
+    ['redis://:pa@ss/word@host', 'redis://***@host'],
+    ['postgres://host/db?user=a&password=b&sslmode', 'postgres://host/db?user=***&password=***&sslmode'],
+    ['sqlite:var/a.db?key=b', 'sqlite:var/a.db?key=***'],
+    ['http://127.0.0.1:7080', 'http://127.0.0.1:7080'],
+    ['var/tor-exits.json', 'var/tor-exits.json'],
+    ['/a?b=c@d', '/a?b=c@d'],
+  ];
+  for (const [given, masked] of cases) t.equal(redact(given), masked);
+  const directory = t.testdir({ 'g.yaml': 'services: { database: { url: "sqlite:a.db?key=hunter2" } }' });
+  t.notMatch(run(['check', '--config', join(directory, 'g.yaml')]).out, /hunter2/);
+  t.end();
+});

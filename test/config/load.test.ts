@@ -1,0 +1,209 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import t from 'tap';
+import { stringify } from 'yaml';
+import { ConfigError, formatProblems } from '../../src/config/config-error.js';
+import { loadConfig } from '../../src/config/load.js';
+import { problemsOf } from './problems-of.js';
+
+const defaults = loadConfig();
+
+t.test('an empty file means the defaults', (t) => {
+  for (const text of [
+    '',
+    '\n',
+    '# only a comment\n',
+    '---\n',
+    'null\n',
+    '\uFEFF',
+    '{}',
+    'keys:\n  # pepperFile: x\n',
+  ]) {
+    t.same(loadConfig({ text }), defaults, JSON.stringify(text));
+  }
+  t.end();
+});
+
+t.test('the defaults are those of the contract, where this version has them', (t) => {
+  t.equal(defaults.environment, 'live');
+  t.equal(defaults.listen.https, null);
+  t.same(defaults.listen.http, { host: '0.0.0.0', port: 8080 });
+  t.same(defaults.listen.management, { host: '127.0.0.1', port: 9090 });
+  t.same(defaults.trustedProxies, []);
+  t.equal(defaults.keyStore.kind, 'redis');
+  t.same(defaults.upstreams.payouts, {
+    url: 'http://127.0.0.1:7080',
+    timeoutSeconds: 30,
+    maxInFlight: 256,
+    caFile: null,
+  });
+  t.same(defaults.routes[3], { path: '/dev/wallets', upstream: 'payouts', resource: 'wallets' });
+  t.end();
+});
+
+t.test('what a file leaves out of a group or an entry has its default', (t) => {
+  const config = loadConfig({
+    text: `
+listen:
+  https: { certFile: a.crt, keyFile: a.key }
+  http: null
+  management: { port: 9999 }
+upstreams:
+  one: { url: "https://one.test:8443", caFile: ca.pem }
+routes:
+  - { path: /one, upstream: one, resource: payouts }
+`,
+  });
+  t.same(config.listen, {
+    https: { host: '0.0.0.0', port: 8443, certFile: 'a.crt', keyFile: 'a.key', http2: false },
+    http: null,
+    management: { host: '127.0.0.1', port: 9999 },
+  });
+  t.same(
+    config.upstreams,
+    { one: { url: 'https://one.test:8443', timeoutSeconds: 30, maxInFlight: 256, caFile: 'ca.pem' } },
+    'given upstreams replace the default ones',
+  );
+  t.equal(config.routes.length, 1, 'given routes replace the default ones');
+  t.end();
+});
+
+t.test('presets are below the file: groups are merged, all else is replaced', (t) => {
+  const presets = {
+    listen: { https: { certFile: 'dev.crt', keyFile: 'dev.key' }, http: { port: 1 }, management: null },
+    trustedProxies: ['10.0.0.0/8', '192.0.2.1'],
+    keyStore: { memory: { recordsFile: 'dev.json' } },
+    log: { level: 'debug' },
+  } as const;
+  const before = JSON.stringify(presets);
+  const text = 'listen:\n  https: { port: 4 }\n  http: null\ntrustedProxies: [172.16.0.0/12]\nkeyStore:\n';
+  const config = loadConfig({ text, presets });
+  t.same(config.listen.https, { host: '0.0.0.0', port: 4, certFile: 'dev.crt', keyFile: 'dev.key', http2: false });
+  t.equal(config.listen.http, null);
+  t.equal(config.listen.management, null);
+  t.same(config.trustedProxies, ['172.16.0.0/12']);
+  t.equal(config.keyStore.memory.recordsFile, 'dev.json', 'an empty group of the file takes nothing away');
+  t.equal(config.log.level, 'debug');
+  t.equal(JSON.stringify(presets), before, 'the presets are not changed');
+  t.notOk(Object.isFrozen(presets.listen), 'nor frozen');
+  t.end();
+});
+
+t.test('a configuration can not be changed, at any depth, nor can the defaults by way of it', (t) => {
+  const { routes, upstreams, listen } = loadConfig();
+  for (const part of [routes, routes[0], upstreams, upstreams.payouts, listen.http]) t.ok(Object.isFrozen(part));
+  t.not(loadConfig().routes, routes);
+  t.end();
+});
+
+t.test('variables come from the environment that is given', (t) => {
+  const text = 'basePath: ${BASE}\nlisten:\n  http:\n    port: ${PORT:-8081}\nkeys:\n  pepperFile: ${PEPPER:-}\n';
+  const config = loadConfig({ text, env: { BASE: '/v2' } });
+  t.equal(config.basePath, '/v2');
+  t.equal(config.listen.http?.port, 8081);
+  t.equal(config.keys.pepperFile, null);
+  t.end();
+});
+
+t.test('every problem is told at once, each with its path and line, in the order of the file', (t) => {
+  const text = `environment: prod
+listen:
+  https:
+    cert_file: tls.crt
+    keyFile: tls.key
+  http: { port: 9090 }
+  management: { host: 0.0.0.0 }
+limits: { headerBytes: 1, headersTimeoutSeconds: 60 }
+routes:
+  - path: /a/
+    upstream: transactions
+    resource: a
+  - { path: /b, upstream: nowhere, resource: b }
+basePath: \${BASE}
+environment: live
+`;
+  t.same(problemsOf({ text, env: {} }), [
+    'line 1: environment: expected live or test',
+    'line 3: listen.https.certFile: is required: expected the path of a file',
+    'line 4: listen.https.cert_file: is not an option; did you mean certFile?',
+    'line 7: listen.management.port: is that of listen.http already; expected another port',
+    'line 8: limits.headerBytes: expected a whole number from 1024 to 1048576',
+    'line 8: limits.headersTimeoutSeconds: expected at most limits.requestTimeoutSeconds, which is 30',
+    'line 10: routes[0].path: expected a path like /payouts: segments of letters, digits and . _ ~ -, without a slash at its end',
+    'line 13: routes[1].upstream: is not the name of an upstream; expected transactions, payouts, customers',
+    'line 14: basePath: the environment variable BASE is not set, and there is no default (${BASE:-default})',
+    'line 15: environment: is given twice',
+  ]);
+  t.end();
+});
+
+t.test('a file that can not be read as text is a problem, with the name of the file', (t) => {
+  const directory = t.testdir({ 'empty.yaml': '', 'good.yaml': 'log: { level: warn }\n' });
+  mkdirSync(join(directory, 'sub'));
+  writeFileSync(join(directory, 'latin1.yaml'), Buffer.from([0x61, 0x3a, 0x20, 0xe4]));
+  writeFileSync(join(directory, 'utf16.yaml'), Buffer.from('\uFEFFlog: null', 'utf16le'));
+  writeFileSync(join(directory, 'large.yaml'), `#${'x'.repeat(1_048_576)}`);
+  const cases: readonly [string, RegExp][] = [
+    ['missing.yaml', /no such file/],
+    ['empty.yaml/x', /no such file/],
+    ['sub', /is a directory/],
+    ['latin1.yaml', /is not UTF-8/],
+    ['utf16.yaml', /is not UTF-8/],
+    ['large.yaml', /is larger than 1048576 bytes/],
+  ];
+  for (const [name, expected] of cases) {
+    const file = join(directory, name);
+    const error = t.throws(() => loadConfig({ file }), ConfigError, name) as ConfigError;
+    const [first, ...others] = formatProblems(error).split('\n');
+    t.equal(first, `${file} is not valid (1 problem):`);
+    t.match(others.join('\n'), expected);
+  }
+  t.throws(() => loadConfig({ text: '#'.repeat(1_048_577) }), /is larger than/);
+  t.same(loadConfig({ file: join(directory, 'empty.yaml') }), defaults);
+  t.equal(loadConfig({ file: join(directory, 'good.yaml') }).log.level, 'warn');
+  t.end();
+});
+
+t.test('files that a configuration names are not opened', (t) => {
+  const text = 'listen: { https: { certFile: /nowhere/a, keyFile: /nowhere/b } }\nkeys: { pepperFile: /nowhere/c }';
+  t.doesNotThrow(() => loadConfig({ text }));
+  t.end();
+});
+
+t.test('no text makes loading throw anything but ConfigError', (t) => {
+  const names = ['listen', 'https', 'port', 'routes', 'upstreams', 'torExits', 'sources', '__proto__', 'limits', 'url'];
+  const tree = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 5 },
+      fc.constantFrom<unknown>(null, true, 0, -1, 8080, 1e400, NaN, '', '/', '${X}', '${', '::/0', 'sqlite:', '\u202e'),
+      fc.string(),
+      fc.array(tie('value'), { maxLength: 4 }),
+      fc.dictionary(fc.oneof(fc.constantFrom(...names), fc.string()), tie('value'), { maxKeys: 5 }),
+    ),
+  })).value;
+  const syntax = fc
+    .array(
+      fc.constantFrom('a', ': ', '- ', '\n', '  ', '\t', '{', '}', '[', ']', ',', '&x ', '*x', '!t ', '? ', '"', "'"),
+    )
+    .map((parts) => parts.join(''));
+  const texts = fc.oneof(
+    fc.string({ unit: 'binary' }),
+    syntax,
+    tree.map((value) => stringify(value)),
+    tree.map((value) => JSON.stringify(value)),
+  );
+  fc.assert(
+    fc.property(texts, (text) => {
+      try {
+        loadConfig({ text, env: { X: 'x' } });
+      } catch (error) {
+        if (!(error instanceof ConfigError)) throw error;
+        return error.problems.length > 0 && !/[\p{Cc}\u202e]/u.test(error.problems.map(({ path }) => path).join(''));
+      }
+      return true;
+    }),
+    { numRuns: 1500 },
+  );
+  t.end();
+});

@@ -1,0 +1,117 @@
+import t from 'tap';
+import { gatewayProblems } from '../../src/config/gateway-problems.js';
+import { loadConfig } from '../../src/config/load.js';
+import { problemsOf } from './problems-of.js';
+
+const tls = 'https: { certFile: a, keyFile: b }';
+
+t.test('what contradicts another option is refused', (t) => {
+  const cases: readonly [string, readonly string[]][] = [
+    ['routes: [{ path: /a, upstream: b, resource: a }]', ['routes[0].upstream: is not the name of an upstream']],
+    ['upstreams: {}\nroutes: []', []],
+    [
+      'upstreams: {}\nroutes: [{ path: /a, upstream: b, resource: a }]',
+      ['routes[0].upstream: is not the name of an upstream; expected an upstream, and there is none'],
+    ],
+    [
+      'routes: [{ path: /a, upstream: payouts, resource: a }, { path: /a, upstream: payouts, resource: b }]',
+      ['routes[1].path: is that of routes[0] already'],
+    ],
+    ['listen: { http: { port: 9090 } }', ['listen.management.port: is that of listen.http already']],
+    ['listen: { http: { port: 9090, host: 127.0.0.1 } }', ['listen.management.port: is that of listen.http already']],
+    ['listen: { http: { port: 9090, host: "::" } }', ['listen.management.port: is that of listen.http already']],
+    ['listen: { http: { port: 9090, host: 127.0.0.2 } }', []],
+    ['listen: { http: { port: 9090, host: "::1" } }', []],
+    ['listen: { http: { port: 9090 }, management: { host: "::1" } }', []],
+    ['listen: { http: { port: 0 }, management: { port: 0, host: 0.0.0.0 } }', []],
+    ['listen: { http: { port: 9090 }, management: null }', []],
+    [`listen: { ${tls}, http: { port: 8443 } }`, ['listen.http.port: is that of listen.https already']],
+    [
+      'limits: { headersTimeoutSeconds: 31 }',
+      ['limits.headersTimeoutSeconds: expected at most limits.requestTimeoutSeconds, which is 30'],
+    ],
+    ['upstreams: { a: { url: "http://a", caFile: x } }\nroutes: []', ['upstreams.a.caFile: is for an https://']],
+    ['upstreams: { a: { url: "https://a", caFile: x } }\nroutes: []', []],
+    ['keyStore: { redis: { sentinel: { servers: [] } } }', ['keyStore.redis.sentinel.servers: expected at least one']],
+    ['keyStore: { redis: { sentinel: { servers: ["a:1", "[::1]:2"] } } }', []],
+    ['keyStore: { redis: { url: "rediss://redis.example:6380/3" } }', []],
+    ['keyStore: { redis: { url: "redis://redis.example/name" } }', ['keyStore.redis.url: expected redis://']],
+    ['keyStore: { redis: { url: "redis://a:99999" } }', ['keyStore.redis.url: expected redis://']],
+  ];
+  for (const [text, expected] of cases) {
+    const problems = problemsOf({ text }).map((line) => line.replace(/^line \d+: /, ''));
+    t.equal(problems.length, expected.length, text);
+    for (const [index, start] of expected.entries()) t.ok(problems[index]?.startsWith(start), start);
+  }
+  t.end();
+});
+
+t.test('a trusted proxy is an address or a network that can not hold every client', (t) => {
+  const good = ['10.0.0.0/8', '192.0.2.1', '172.16.0.0/12', '2001:db8::1', 'fc00::/7', '::1', '::ffff:10.0.0.0/104'];
+  const everyone = [
+    '0.0.0.0/0',
+    '::/0',
+    '0.0.0.0/1',
+    '128.0.0.0/1',
+    '2000::/3',
+    '2000::/7',
+    '::/7',
+    '::ffff:0:0/96',
+    '::ffff:0.0.0.0/97',
+  ];
+  const garbage = ['10.0.0.0/33', '010.0.0.1', '1.2.3', 'proxy.test', 'loopback', '1', '10.0.0.0/8 ', 'fe80::1%eth0'];
+  const text = (entries: readonly string[]) => JSON.stringify({ trustedProxies: entries });
+  t.same(problemsOf({ text: text(good) }), []);
+  for (const entry of everyone) {
+    t.match(problemsOf({ text: text(['10.0.0.1', entry]) }), [/^line 1: trustedProxies\[1\]: trusts so many/], entry);
+  }
+  t.same(
+    problemsOf({ text: text([...garbage, ...good]) }),
+    garbage.map((_, index) => `line 1: trustedProxies[${index}]: expected an IP address or CIDR, such as 10.0.0.0/8`),
+    'each bad entry is named',
+  );
+  t.end();
+});
+
+t.test('a rule is not held against the value that stands in for a wrong one', (t) => {
+  const cases: readonly [string, readonly string[]][] = [
+    [
+      'routes: [{ path: a, upstream: payouts, resource: a }, { path: /payouts, upstream: payouts, resource: b }]',
+      ['routes[0].path'],
+    ],
+    ['upstreams: 5', ['upstreams']],
+    ['upstreams: { a: { url: ftp://a, caFile: x } }\nroutes: []', ['upstreams.a.url']],
+    ['listen: { http: { port: x }, management: { port: 8080 } }', ['listen.http.port']],
+    ['limits: { requestTimeoutSeconds: x, headersTimeoutSeconds: 40 }', ['limits.requestTimeoutSeconds']],
+    ['trustedProxies: 5', ['trustedProxies']],
+  ];
+  for (const [text, expected] of cases) {
+    t.same(
+      problemsOf({ text }).map((line) => line.split(': ')[1]),
+      expected,
+      text,
+    );
+  }
+  t.end();
+});
+
+t.test('the gateway tells what keeps it from ever accepting a request', (t) => {
+  const ready = 'keyStore: { kind: memory, memory: { recordsFile: r.json } }\ntorExits: { enabled: false }\n';
+  const cases: readonly [string, readonly string[]][] = [
+    ['', ['listen.https', 'torExits.sources']],
+    ['keyStore: { kind: memory }', ['listen.https', 'keyStore.memory.recordsFile', 'torExits.sources']],
+    [`${ready}listen: { ${tls} }`, []],
+    [`${ready}listen: { ${tls}, http: null }`, []],
+    [`${ready}trustedProxies: [10.0.0.0/8]`, []],
+    [`${ready}trustedProxies: [10.0.0.0/8]\nlisten: { http: null }`, ['listen']],
+    [`keyStore: { kind: redis }\ntorExits: { sources: [x] }\nlisten: { ${tls} }`, []],
+  ];
+  for (const [text, expected] of cases) {
+    t.same(
+      gatewayProblems(loadConfig({ text })).map(({ path }) => path),
+      expected,
+      text,
+    );
+  }
+  t.end();
+});

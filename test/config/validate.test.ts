@@ -1,0 +1,306 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { Check } from 'typebox/value';
+import { closestName } from '../../src/config/closest-name.js';
+import { configSchema } from '../../src/config/schema.js';
+import { nonNull } from '../../src/config/schema/option.js';
+import type { Option } from '../../src/config/schema/option.js';
+import { validate } from '../../src/config/validate.js';
+import { problemsOf } from './problems-of.js';
+
+/** Every option of the schema with its path, entries of lists and of named groups under `*`. */
+function optionsOf(option: Option, path: readonly string[] = []): { path: readonly string[]; option: Option }[] {
+  const { properties = {}, patternProperties = {}, items } = nonNull(option);
+  const children: [string, Option][] = [
+    ...Object.entries(properties),
+    ...Object.values(patternProperties).map((child): [string, Option] => ['*', child]),
+    ...(items ? [['*', items] as [string, Option]] : []),
+  ];
+  return [{ path, option }, ...children.flatMap(([name, child]) => optionsOf(child, [...path, name]))];
+}
+
+const options = optionsOf(configSchema);
+
+t.test('each option of the contract is there, with its default', (t) => {
+  const leaves = options
+    .filter(({ option }) => nonNull(option).properties === undefined)
+    .map(({ path, option }) => `${path.join('.')} = ${JSON.stringify(option.default)}`)
+    .map((line) => line.replace(/^(upstreams|routes) = .*/, '$1 = …'));
+  t.strictSame(leaves, [
+    'environment = "live"',
+    'basePath = "/v1"',
+    'listen.https.host = "0.0.0.0"',
+    'listen.https.port = 8443',
+    'listen.https.certFile = undefined',
+    'listen.https.keyFile = undefined',
+    'listen.https.http2 = false',
+    'listen.http.host = "0.0.0.0"',
+    'listen.http.port = 8080',
+    'listen.management.host = "127.0.0.1"',
+    'listen.management.port = 9090',
+    'trustedProxies = []',
+    'trustedProxies.* = undefined',
+    'proxyProtocol = false',
+    'keyStore.kind = "redis"',
+    'keyStore.memory.recordsFile = null',
+    'keyStore.redis.url = "redis://127.0.0.1:6379"',
+    'keyStore.redis.prefix = "mg:"',
+    'keyStore.redis.username = null',
+    'keyStore.redis.passwordFile = null',
+    'keyStore.redis.caFile = null',
+    'keyStore.redis.sentinel.masterName = "mymaster"',
+    'keyStore.redis.sentinel.servers = undefined',
+    'keyStore.redis.sentinel.servers.* = undefined',
+    'keyStore.redis.commandTimeoutMilliseconds = 200',
+    'keyStore.cache.maxEntries = 100000',
+    'keyStore.cache.maxAgeSeconds = 60',
+    'keyStore.cache.unknownMaxEntries = 100000',
+    'keyStore.cache.unknownMaxAgeSeconds = 5',
+    'keyStore.cache.maxStaleSeconds = 30',
+    'keys.pepperFile = null',
+    'torExits.enabled = true',
+    'torExits.sources = []',
+    'torExits.sources.* = undefined',
+    'torExits.refreshMinutes = 60',
+    'torExits.snapshotFile = "var/tor-exits.json"',
+    'torExits.whenUnavailable = "deny"',
+    'torExits.maxAgeHours = 48',
+    'torExits.allowReserved = false',
+    'geoip.countryFile = null',
+    'geoip.asnFile = null',
+    'geoip.anonymousIpFile = null',
+    'upstreams = …',
+    'upstreams.*.url = undefined',
+    'upstreams.*.timeoutSeconds = 30',
+    'upstreams.*.maxInFlight = 256',
+    'upstreams.*.caFile = null',
+    'routes = …',
+    'routes.*.path = undefined',
+    'routes.*.upstream = undefined',
+    'routes.*.resource = undefined',
+    'registry.listen.host = "127.0.0.1"',
+    'registry.listen.port = 9443',
+    'registry.database.url = "sqlite:var/registry.db"',
+    'registry.tokenFile = null',
+    'services.listen.host = "127.0.0.1"',
+    'services.listen.port = 7080',
+    'services.database.url = "sqlite:var/services.db"',
+    'identity.signingKeyFile = null',
+    'accessLog.destination = "stdout"',
+    'accessLog.secretFile = null',
+    'accessLog.onFailure = "refuse"',
+    'log.level = "info"',
+    'limits.headerBytes = 16384',
+    'limits.bodyBytes = 1048576',
+    'limits.headersTimeoutSeconds = 10',
+    'limits.requestTimeoutSeconds = 30',
+    'limits.connections = 10000',
+    'limits.keepAliveTimeoutSeconds = 72',
+    'limits.drainTimeoutSeconds = 30',
+  ]);
+  t.end();
+});
+
+t.test('an option says what it is, and has a value that can stand in for a wrong one', (t) => {
+  for (const { path, option } of options) {
+    const name = path.join('.');
+    const entry = path.at(-1) === '*';
+    if (!entry) t.ok(option.description, `${name} has a description`);
+    const inner = nonNull(option);
+    if (inner.properties !== undefined || inner.patternProperties !== undefined || inner.items !== undefined) continue;
+    const standIn = option.default === undefined ? inner.examples?.[0] : option.default;
+    t.ok(Check(option, standIn), `${name} has a default or an example of its own form`);
+  }
+  t.end();
+});
+
+t.test('whatever is given, what comes out is of the form of the schema', (t) => {
+  const paths = options.map(({ path }) => path.map((part) => (part === '*' ? '0' : part)));
+  const place = fc.tuple(fc.constantFrom(...paths), fc.oneof(fc.anything(), fc.constantFrom('', [], {}, null, [null])));
+  fc.assert(
+    fc.property(fc.array(place, { maxLength: 5 }), (places) => {
+      const given: Record<string, unknown> = {};
+      for (const [path, value] of places) {
+        let at: Record<string, unknown> = given;
+        for (const part of path.slice(0, -1)) at = at[part] = Object(at[part] ?? {}) as Record<string, unknown>;
+        at[path.at(-1) ?? 'x'] = value;
+      }
+      return Check(configSchema, validate(configSchema, given).value);
+    }),
+  );
+  t.end();
+});
+
+t.test('a value of another form is refused with what is expected', (t) => {
+  const cases: readonly [string, string][] = [
+    ['[]', 'expected a group of options'],
+    ['text', 'expected a group of options'],
+    ['environment: LIVE', 'environment: expected live or test'],
+    ['environment: null', 'environment: expected live or test'],
+    ['basePath: v1', 'basePath: expected a path like /v1'],
+    ['basePath: /', 'basePath: expected'],
+    ['basePath: /v1/', 'basePath: expected'],
+    ['basePath: /a/../b', 'basePath: expected'],
+    ['basePath: /a//b', 'basePath: expected'],
+    ['basePath: "/a%62"', 'basePath: expected'],
+    ['basePath: "/a\\n"', 'basePath: expected'],
+    ['listen: { http: { port: 65536 } }', 'listen.http.port: expected a whole number from 0 to 65535'],
+    ['listen: { http: { port: -1 } }', 'listen.http.port: expected a whole number'],
+    ['listen: { http: { port: 80.5 } }', 'listen.http.port: expected a whole number'],
+    ['listen: { http: { port: "80" } }', 'listen.http.port: expected a whole number'],
+    ['listen: { http: { host: "" } }', 'listen.http.host: expected an IP address or a host name'],
+    ['listen: { http: true }', 'listen.http: expected a group of options, or null'],
+    ['listen: { https: { certFile: a } }', 'listen.https.keyFile: is required'],
+    ['listen: { https: { keyFile: a } }', 'listen.https.certFile: is required'],
+    ['listen: { https: {} }', 'listen.https.certFile: is required'],
+    ['trustedProxies: 10.0.0.0/8', 'trustedProxies: expected a list of IP addresses and CIDRs'],
+    ['trustedProxies: [1]', 'trustedProxies[0]: expected an IP address or CIDR'],
+    ['trustedProxies: true', 'trustedProxies: expected a list'],
+    ['keys: { pepperFile: 5 }', 'keys.pepperFile: expected the path of a file, or null'],
+    ['torExits: { sources: [a, ""] }', 'torExits.sources[1]: expected the path of a file'],
+    ['torExits: { enabled: yes }', 'torExits.enabled: expected true or false'],
+    ['upstreams: null', 'upstreams: expected names'],
+    ['upstreams: { a: }', 'upstreams.a.url: is required'],
+    ['upstreams: { A: { url: "http://a" } }', 'upstreams.A: is not a name'],
+    ['upstreams: { a: { url: "http://a", verify: false } }', 'upstreams.a.verify: is not an option'],
+    ['upstreams: { a: { url: "http://a", timeoutSeconds: 601 } }', 'upstreams.a.timeoutSeconds: expected'],
+    ['routes: {}', 'routes: expected a list of routes'],
+    ['routes: [null]', 'routes[0].path: is required'],
+    ['routes: [{ path: /a, upstream: transactions, resource: "a:b" }]', 'routes[0].resource: expected a name'],
+    ['accessLog: { destination: null }', 'accessLog.destination: expected stdout or the path of a file'],
+    ['services: { database: { url: "mysql://x" } }', 'services.database.url: expected sqlite:<file>'],
+    ['log: { level: verbose }', 'log.level: expected trace, debug, info, warn, error or silent'],
+    ['limits: { bodyBytes: 1MiB }', 'limits.bodyBytes: expected a whole number'],
+    ['limits: { bodyBytes: .inf }', 'limits.bodyBytes: expected a whole number'],
+    ['limits: 5', 'limits: expected a group of options'],
+    ['limit: {}', 'limit: is not an option; did you mean limits?'],
+    ['"li\\u202e\\nmits": {}', '["li\\u202e\\nmits"]: is not an option'],
+    ['__proto__: {}', '__proto__: is not an option'],
+    ['constructor: {}', 'constructor: is not an option'],
+    ['keyStore: { memory: { recordFile: x } }', 'recordFile: is not an option; did you mean recordsFile?'],
+    ['keys: { salt: x }', 'keys.salt: is not an option; expected one of pepperFile'],
+  ];
+  for (const [text, expected] of cases) {
+    const problems = problemsOf({ text });
+    t.ok(problems[0]?.replace('line 1: ', '').includes(expected), `${text} → ${String(problems[0])}`);
+  }
+  t.end();
+});
+
+t.test('the path of a route is written in one way only', (t) => {
+  const withPath = (path: string) => ({
+    text: JSON.stringify({ routes: [{ path, upstream: 'payouts', resource: 'payouts' }] }),
+  });
+  for (const path of ['/a', '/a/b', '/a.b', '/...', '/.well-known', '/~a_b-c'])
+    t.same(problemsOf(withPath(path)), [], path);
+  const bad = [
+    '',
+    '/',
+    'a',
+    '/a/',
+    '//a',
+    '/a//b',
+    '/.',
+    '/..',
+    '/a/..',
+    '/../a',
+    '/a/./b',
+    '/%61',
+    '/a b',
+    '/a?b',
+    '/ä',
+  ];
+  for (const path of bad) t.match(problemsOf(withPath(path)), [/routes\[0\]\.path: expected a path/], path);
+  t.end();
+});
+
+t.test('a list that is too long is refused, not cut', (t) => {
+  const text = JSON.stringify({ torExits: { sources: Array.from({ length: 33 }, (_, index) => `${index}.txt`) } });
+  t.same(problemsOf({ text }), ['line 1: torExits.sources: has 33 entries: expected at most 32']);
+  t.end();
+});
+
+t.test('of a group that is none, the options are not also called missing', (t) => {
+  t.same(problemsOf({ text: 'listen: { https: true }' }), [
+    'line 1: listen.https: expected a group of options, or null',
+  ]);
+  t.end();
+});
+
+t.test('an upstream is an http or https origin and nothing more', (t) => {
+  const good = ['http://a', 'https://a.test:8443', 'http://127.0.0.1:80', 'http://[::1]:7080'];
+  const bad = ['a', 'ftp://a', 'http://a/', 'http://a/b', 'http://a?b', 'http://a#b', 'http://u:p@a', 'http://a\\b'];
+  const broken = ['http://a:99999', 'http://[::1', 'http://a b', 'http:a', 'http://', 'HTTP', 'http://a\t'];
+  const withUrl = (url: string) => ({ text: JSON.stringify({ upstreams: { a: { url } }, routes: [] }) });
+  for (const url of good) t.same(problemsOf(withUrl(url)), [], url);
+  for (const url of [...bad, ...broken]) t.match(problemsOf(withUrl(url)), [/upstreams\.a\.url: expected/], url);
+  t.end();
+});
+
+t.test('what this version does not have is refused if it is asked for, and named', (t) => {
+  const cases: readonly [string, string | null][] = [
+    ['proxyProtocol: true', 'proxyProtocol: true is not available in this version'],
+    ['proxyProtocol: false', null],
+    ['listen: { https: { certFile: a, keyFile: b, http2: true } }', 'listen.https.http2: true is not available'],
+    ['keyStore: { kind: memory }', null],
+    ['keyStore: { kind: redis, redis: { url: "redis://other" } }', null],
+    ['keyStore: { redis: { url: "redis://127.0.0.1:6379", prefix: "mg:" } }', null],
+    ['keyStore: { cache: { maxEntries: 1 } }', null],
+    ['torExits: { sources: ["https://a.test/list"] }', 'torExits.sources[0]: a URL is not available'],
+    ['torExits: { sources: ["HTTP://a.test/list"] }', 'torExits.sources[0]: a URL is not available'],
+    ['torExits: { sources: [exits.txt, /var/exits] }', null],
+    ['torExits: { snapshotFile: a }', 'torExits.snapshotFile: a value for this option is not available'],
+    ['torExits: { whenUnavailable: allow }', 'torExits.whenUnavailable: allow is not available'],
+    ['torExits: { maxAgeHours: 1 }', 'torExits.maxAgeHours: 1 is not available'],
+    ['geoip: { asnFile: a.mmdb }', 'geoip.asnFile: a value for this option is not available'],
+    ['geoip: { asnFile: null }', null],
+    ['registry: { listen: { port: 1 }, tokenFile: a, database: { url: "postgres://a/b" } }', null],
+    ['identity: { signingKeyFile: a }', 'identity.signingKeyFile: a value for this option is not available'],
+    ['accessLog: { secretFile: a }', 'accessLog.secretFile: a value for this option is not available'],
+    ['accessLog: { onFailure: continue }', 'accessLog.onFailure: continue is not available'],
+    ['services: { database: { url: "postgres://a" } }', 'services.database.url: PostgreSQL is not available'],
+    ['services: { database: { url: "postgresql://a" } }', 'services.database.url: PostgreSQL is not available'],
+    ['services: { database: { url: "sqlite:other.db" } }', null],
+  ];
+  for (const [text, expected] of cases) {
+    const problems = problemsOf({ text });
+    if (expected === null) t.same(problems, [], text);
+    else t.match(problems, [new RegExp(`^line 1: ${expected.replaceAll(/[.[\]]/g, '\\$&')}`)], text);
+  }
+  t.end();
+});
+
+t.test('no message holds the text of a value, for it could be a secret', (t) => {
+  const secret = 'hunter2';
+  for (const { path, option } of options) {
+    if (nonNull(option).enum !== undefined) continue;
+    const parts = path.map((part) => (part === '*' ? 'a' : part));
+    for (const value of [secret, `redis://u:${secret}@h`, [secret], { a: secret }]) {
+      const given = parts.reduceRight<unknown>((inner, part) => ({ [part]: inner }), value);
+      t.notMatch(problemsOf({ text: JSON.stringify(given) }), new RegExp(secret), path.join('.'));
+    }
+  }
+  t.notMatch(problemsOf({ text: `keyStore: { redis: { url: "${secret} } }` }), new RegExp(secret), 'broken YAML');
+  t.notMatch(problemsOf({ text: `a: *${secret}\nb: !${secret} x\n- ${secret}` }), new RegExp(secret), 'broken YAML');
+  t.end();
+});
+
+t.test('a misspelt name is told from one that is quite different', (t) => {
+  const names = ['certFile', 'keyFile', 'host', 'port'];
+  t.equal(closestName('cert_file', names), 'certFile');
+  t.equal(closestName('KeyFile', names), 'keyFile');
+  t.equal(closestName('KEY__FILE_', names), 'keyFile');
+  t.equal(closestName('prot', ['port']), undefined, 'two letters of four');
+  t.equal(closestName('ports', names), 'port');
+  t.equal(closestName('passphrase', names), undefined);
+  t.equal(closestName('', names), undefined);
+  t.end();
+});
+
+t.test('what is given is not changed', (t) => {
+  const given = { listen: { http: { port: 1 } }, routes: [{ path: '/a' }] };
+  const before = structuredClone(given);
+  validate(configSchema, given);
+  t.same(given, before);
+  t.end();
+});

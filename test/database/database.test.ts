@@ -1,0 +1,352 @@
+import { once } from 'node:events';
+import { statSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { inspect } from 'node:util';
+import { sql, type Generated, type Kysely } from 'kysely';
+import pg from 'pg';
+import t from 'tap';
+import { DatabaseError } from '../../src/database/database-error.js';
+import { addSequence } from '../../src/database/add-sequence.js';
+import { migrate, type Migrations } from '../../src/database/migrate.js';
+import { explainPostgresFailure } from '../../src/database/postgres-failure.js';
+import { openDatabase } from '../../src/database/open-database.js';
+import { isUniqueViolation } from '../../src/database/unique-violation.js';
+import { createPostgresDatabase, onEachDatabase, onServer, postgresAlone } from './each-database.js';
+
+interface Tables {
+  things: { id: Generated<number>; name: string | null; amount: unknown };
+  parts: { thing_id: number };
+}
+
+const first: Migrations = {
+  '0001-things': {
+    up: async (database: Kysely<unknown>) => {
+      await addSequence(database, database.schema.createTable('things'), 'id')
+        .addColumn('name', 'text', (column) => column.unique())
+        .addColumn('amount', 'bigint')
+        .execute();
+    },
+  },
+};
+
+t.test('a file database keeps its records, in write-ahead mode, below directories that it makes', async (t) => {
+  const path = `${t.testdir()}/not/there/yet.db`;
+  const database = openDatabase<Tables>({ url: `sqlite:${path}` });
+  await migrate(database, first);
+  await database.insertInto('things').values({ name: 'kept', amount: 1 }).execute();
+  t.ok(statSync(`${path}-wal`).size > 0);
+  await database.destroy();
+
+  const again = openDatabase<Tables>({ url: `sqlite:${path}` });
+  t.teardown(() => again.destroy());
+  await migrate(again, first);
+  t.match(await again.selectFrom('things').selectAll().execute(), [{ id: 1, name: 'kept', amount: 1 }]);
+});
+
+t.test('a place that is no database is refused in one sentence that says what to do', (t) => {
+  const directory = t.testdir({ 'notes.txt': 'no database, '.repeat(500), folder: {}, empty: '' });
+  const cases: [url: string, message: RegExp][] = [
+    [
+      'mysql://user:secret@db/x',
+      /^A database URL must be sqlite:PATH, sqlite::memory: or postgres:\/\/\S+; this one begins with mysql:\.$/,
+    ],
+    ['var/registry.db', /^A database URL must be sqlite:PATH, sqlite::memory: or postgres:\/\/[^;]*\.$/],
+    ['sqlite:', /must be sqlite:PATH/],
+    ['', /must be sqlite:PATH/],
+    ['postgres://user:secret@:x/y', /^The PostgreSQL URL cannot be read: write postgres:/],
+    ['postgres://user:secret@db/%zz', /^The PostgreSQL URL cannot be read/],
+    [`sqlite:${directory}/notes.txt`, /notes\.txt is not an SQLite database: move it away, or choose another path\.$/],
+    [`sqlite:${directory}/folder`, /folder cannot be opened for writing: check that it is a file/],
+    [
+      `sqlite:${directory}/notes.txt/below/x.db`,
+      /^The directory .*below of the database cannot be created: make it by hand/,
+    ],
+    ['sqlite:/proc/x.db', /^The database \/proc\/x\.db cannot be opened for writing/],
+  ];
+  for (const [url, message] of cases) {
+    const error = thrownBy(() => openDatabase({ url }));
+    t.match(error.message, message);
+    t.notMatch(error.message, /secret|SqliteError|ConnectionFailed/);
+  }
+  t.end();
+});
+
+onEachDatabase('migrations run once, in the order of their names, and a later one is added', async (t, url) => {
+  const database = openDatabase<Tables>({ url });
+  t.teardown(() => database.destroy());
+  await migrate(database, first);
+  await migrate(database, first);
+  const second: Migrations = {
+    '0002-parts': {
+      up: async (database: Kysely<unknown>) => {
+        await database.schema
+          .createTable('parts')
+          .addColumn('thing_id', 'bigint', (column) => column.references('things.id'))
+          .execute();
+      },
+    },
+    ...first,
+  };
+  await migrate(database, second);
+  await t.rejects(
+    database.insertInto('parts').values({ thing_id: 9 }).execute(),
+    /FOREIGN KEY/i,
+    'references are enforced',
+  );
+});
+
+onEachDatabase('a migration that fails leaves nothing of itself behind', async (t, url) => {
+  const database = openDatabase<Tables>({ url });
+  t.teardown(() => database.destroy());
+  const failing: Migrations = {
+    ...first,
+    '0002-breaks': {
+      up: async (database: Kysely<unknown>) => {
+        await database.schema.createTable('half').addColumn('id', 'integer').execute();
+        throw new Error('out of luck');
+      },
+    },
+  };
+  const error = {
+    message: 'The database could not be brought up to date at "0002-breaks" and was left as it was: out of luck.',
+  };
+  await t.rejects(migrate(database, failing), error);
+  const tables = await database.introspection.getTables();
+  t.same(
+    tables.map(({ name }) => name),
+    [],
+  );
+  await migrate(database, first);
+});
+
+onEachDatabase('a database of a newer version is left alone', async (t, url) => {
+  const database = openDatabase<Tables>({ url });
+  t.teardown(() => database.destroy());
+  await migrate(database, first);
+  await t.rejects(migrate(database, {}), {
+    name: 'DatabaseError',
+    message: /written by a newer version \(it has "0001-things"\)/,
+  });
+});
+
+t.test('values come back as they went in, or are refused', async (t) => {
+  const database = openDatabase<Tables>({ url: 'sqlite::memory:' });
+  t.teardown(() => database.destroy());
+  await migrate(database, first);
+  const store = async (amount: unknown) => {
+    const row = await database
+      .insertInto('things')
+      .values({ amount })
+      .returning(['amount', (it) => it.fn<string>('typeof', ['amount']).as('type')])
+      .executeTakeFirstOrThrow();
+    return [row.amount, row.type];
+  };
+  t.same(await store(Number.MAX_SAFE_INTEGER), [Number.MAX_SAFE_INTEGER, 'integer']);
+  t.same(await store(Number.MIN_SAFE_INTEGER), [Number.MIN_SAFE_INTEGER, 'integer']);
+  t.same(await store(1.5), [1.5, 'real']);
+  t.same(await store(null), [null, 'null']);
+  t.same(await store('Ọlá 🏦'), ['Ọlá 🏦', 'text']);
+  for (const value of [true, false, 2 ** 53, Infinity, NaN, 'a\0b', '\ud800', {}, new Date(0)]) {
+    await t.rejects(store(value), TypeError, JSON.stringify(value));
+  }
+});
+
+onEachDatabase('a unique violation is told from other failures', async (t, url) => {
+  const database = openDatabase<Tables>({ url });
+  t.teardown(() => database.destroy());
+  await migrate(database, first);
+  await database.insertInto('things').values({ name: 'one', amount: 1 }).execute();
+  const repeated = await database
+    .insertInto('things')
+    .values({ name: 'one', amount: 1 })
+    .execute()
+    .catch((error: unknown) => error);
+  const missing = await database
+    .selectFrom('parts')
+    .selectAll()
+    .execute()
+    .catch((error: unknown) => error);
+  t.ok(isUniqueViolation(repeated));
+  t.notOk(isUniqueViolation(missing));
+  t.notOk(isUniqueViolation(new Error('UNIQUE')));
+});
+
+t.test('transactions on one connection do not interleave, and one that fails is undone', async (t) => {
+  const database = openDatabase<Tables>({ url: 'sqlite::memory:' });
+  t.teardown(() => database.destroy());
+  await migrate(database, first);
+  await database.insertInto('things').values({ name: 'counter', amount: 0 }).execute();
+  const increment = (fails: boolean) =>
+    database.transaction().execute(async (transaction) => {
+      const { amount } = await transaction.selectFrom('things').select('amount').executeTakeFirstOrThrow();
+      await new Promise(setImmediate);
+      await transaction
+        .updateTable('things')
+        .set({ amount: Number(amount) + 1 })
+        .execute();
+      if (fails) throw new Error('undo');
+    });
+  const outcomes = await Promise.allSettled(Array.from({ length: 100 }, (_, index) => increment(index % 2 === 1)));
+  t.equal(outcomes.filter(({ status }) => status === 'rejected').length, 50);
+  t.match(await database.selectFrom('things').select('amount').execute(), [{ amount: 50 }]);
+});
+
+t.test("two connections to one file see each other's records", async (t) => {
+  const url = `sqlite:${t.testdir()}/shared.db`;
+  const one = openDatabase<Tables>({ url });
+  const other = openDatabase<Tables>({ url });
+  t.teardown(async () => {
+    await one.destroy();
+    await other.destroy();
+  });
+  await migrate(one, first);
+  await migrate(other, first);
+  await one.insertInto('things').values({ name: 'x', amount: 1 }).execute();
+  t.same(await other.selectFrom('things').select('name').execute(), [{ name: 'x' }]);
+
+  await sql`pragma busy_timeout = 0`.execute(other);
+  await one.transaction().execute(async (transaction) => {
+    await transaction.selectFrom('things').selectAll().execute();
+    const write = other.insertInto('things').values({ name: 'y', amount: 1 }).execute();
+    await t.rejects(write, { code: 'SQLITE_BUSY' }, 'what a transaction has read stays true until it ends');
+  });
+  const { rows } = await sql`pragma synchronous`.execute(one);
+  t.match(rows, [{ synchronous: 2 }], 'each commit reaches the disk');
+});
+
+onEachDatabase('numbers of records are counted up and come back as numbers, up to the largest', async (t, url) => {
+  const database = openDatabase<Tables>({ url });
+  t.teardown(() => database.destroy());
+  await migrate(database, first);
+  const rows = [1, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER].map((amount) => ({ name: null, amount }));
+  const added = await database.insertInto('things').values(rows).returningAll().execute();
+  t.same(added, [
+    { id: 1, name: null, amount: 1 },
+    { id: 2, name: null, amount: Number.MAX_SAFE_INTEGER },
+    { id: 3, name: null, amount: Number.MIN_SAFE_INTEGER },
+  ]);
+  const { count } = await database
+    .selectFrom('things')
+    .select((it) => it.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow();
+  t.equal(count, 3);
+  await database.deleteFrom('things').execute();
+  const { id } = await database
+    .insertInto('things')
+    .values({ name: 'x', amount: 0 })
+    .returning('id')
+    .executeTakeFirstOrThrow();
+  t.equal(id, 4, 'a number is not given twice');
+});
+
+t.test(
+  'PostgreSQL: an integer that a number cannot hold is an error, and others keep their own reading of it',
+  postgresAlone,
+  async (t) => {
+    const url = await createPostgresDatabase(t);
+    const database = openDatabase<Tables>({ url });
+    t.teardown(() => database.destroy());
+    await t.rejects(sql`select 9007199254740993::bigint as n`.execute(database), RangeError);
+    t.same((await sql`select 1::bigint as n, true as yes, 1.5::float8 as f`.execute(database)).rows, [
+      { n: 1, yes: true, f: 1.5 },
+    ]);
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    t.same((await client.query('select 1::bigint as n')).rows, [{ n: '1' }]);
+    await client.end();
+  },
+);
+
+t.test('PostgreSQL: a connection that breaks is replaced', postgresAlone, async (t) => {
+  const database = openDatabase<Tables>({ url: await createPostgresDatabase(t) });
+  t.teardown(() => database.destroy());
+  const pid = async () => (await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(database)).rows[0]?.pid;
+  const before = await pid();
+  await onServer(`select pg_terminate_backend(${before ?? 0})`);
+  const after = await pid().catch(pid);
+  t.type(after, 'number');
+  t.not(after, before);
+});
+
+t.test('PostgreSQL: transactions of several connections do not lose an increment', postgresAlone, async (t) => {
+  const database = openDatabase<Tables>({ url: await createPostgresDatabase(t) });
+  t.teardown(() => database.destroy());
+  await migrate(database, first);
+  await database.insertInto('things').values({ name: 'counter', amount: 0 }).execute();
+  const increment = () =>
+    database.transaction().execute((transaction) =>
+      transaction
+        .updateTable('things')
+        .set((it) => ({ amount: it('amount', '+', 1) }))
+        .returning('amount')
+        .executeTakeFirstOrThrow(),
+    );
+  const seen = await Promise.all(Array.from({ length: 100 }, increment));
+  t.equal(new Set(seen.map(({ amount }) => amount)).size, 100);
+});
+
+t.test('PostgreSQL: a failure to connect is one sentence about what to do, and never tells the password', async (t) => {
+  const closed = createServer().listen(0, '127.0.0.1');
+  await once(closed, 'listening');
+  const { port } = closed.address() as AddressInfo;
+  closed.close();
+  await once(closed, 'close');
+  const hangsUp = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');
+  await once(hangsUp, 'listening');
+  t.teardown(() => hangsUp.close());
+  const rude = (hangsUp.address() as AddressInfo).port;
+  const cases: [url: string, message: RegExp][] = [
+    [
+      `postgres://user:s3cr3tw0rd@127.0.0.1:${port}/x`,
+      /^The PostgreSQL database x at 127\.0\.0\.1:\d+ cannot be used: nothing listens there; start PostgreSQL or correct host and port\.$/,
+    ],
+    [`postgres://user:s3cr3tw0rd%zz@127.0.0.1:${port}/x`, /cannot be used: nothing listens there/],
+    [`postgres://user:s3cr3tw0rd@127.0.0.1:${rude}/x`, /cannot be used: [^.]+\.$/],
+    [`postgres://user:s3cr3tw0rd@127.0.0.1:${rude}/x?sslmode=verify-full`, /cannot be used: [^.]+\.$/],
+  ];
+  for (const [url, message] of cases) {
+    const database = openDatabase<Tables>({ url });
+    const error: unknown = await migrate(database, first).then(
+      () => null,
+      (reason: unknown) => reason,
+    );
+    t.type(error, DatabaseError);
+    t.match((error as Error).message, message);
+    t.notMatch(inspect(error, { depth: 9, showHidden: true }), /s3cr3tw0rd/);
+    await database.destroy();
+  }
+});
+
+t.test('PostgreSQL: each refusal of the server has its own remedy', (t) => {
+  const cases: [error: object, remedy: RegExp][] = [
+    [{ code: '28P01' }, /refuses the password/],
+    [{ code: '28000' }, /pg_hba/],
+    [{ code: '3D000' }, /create it first/],
+    [{ code: '53300' }, /too many connections/],
+    [{ code: '57P03' }, /try again/],
+    [{ code: 'ENOTFOUND' }, /nothing has that name/],
+    [new Error('timeout exceeded when trying to connect'), /no connection was free/],
+    [new Error('The server does not support SSL connections'), /TLS cannot be agreed on/],
+    [{ code: 'SELF_SIGNED_CERT_IN_CHAIN' }, /TLS cannot be agreed on/],
+    [new Error('SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string'), /asks for a password/],
+    [{ code: 'toString' }, /the connection failed/],
+  ];
+  for (const [error, remedy] of cases) {
+    t.match(explainPostgresFailure(error, 'x at db'), remedy);
+    t.match(
+      explainPostgresFailure(error, 'x at db'),
+      /^The PostgreSQL database x at db cannot be used: [^.]+(?:\.conf)?\.$/,
+    );
+  }
+  t.end();
+});
+
+function thrownBy(act: () => unknown): DatabaseError {
+  try {
+    act();
+  } catch (error) {
+    if (error instanceof DatabaseError) return error;
+    throw error;
+  }
+  throw new Error('nothing was thrown');
+}

@@ -1,0 +1,259 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { generateApiKey, isGeneratedApiKey, lookupIdOf } from '../../src/gateway/api-key.js';
+import { authenticate } from '../../src/gateway/authenticate.js';
+import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import type { KeyStore } from '../../src/gateway/ports.js';
+import type { Credential, RequestFacts } from '../../src/policy/facts.js';
+import type { Environment } from '../../src/policy/key-format.js';
+import { acceptedFacts, acceptingCredential } from '../policy/fixtures.js';
+
+const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const environments: readonly Environment[] = ['live', 'test'];
+
+/** CRC-32 as its definition has it, bit by bit. */
+function crc32(text: string): number {
+  let rest = 0xffffffff;
+  for (const byte of Buffer.from(text, 'utf8')) {
+    rest ^= byte;
+    for (let bit = 0; bit < 8; bit += 1) rest = (rest & 1) === 1 ? (rest >>> 1) ^ 0xedb88320 : rest >>> 1;
+  }
+  return (rest ^ 0xffffffff) >>> 0;
+}
+
+function numberOf(base62Text: string): bigint {
+  let value = 0n;
+  for (const character of base62Text) value = value * 62n + BigInt(base62.indexOf(character));
+  return value;
+}
+
+/** The text with the checksum that it ought to have, whether or not it is a key. */
+function withChecksum(text: string): string {
+  let checksum = '';
+  for (let rest = crc32(text); checksum.length < 6; rest = Math.floor(rest / 62)) {
+    checksum = base62.charAt(rest % 62) + checksum;
+  }
+  return text + checksum;
+}
+
+t.test('without a pepper the look-up id is the hex SHA-256 of the whole key, as everybody computes it', (t) => {
+  t.equal(lookupIdOf('abc', null), 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad', 'FIPS 180-2');
+  t.equal(lookupIdOf('', null), 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855');
+  t.not(lookupIdOf('svc_live_abc', null), lookupIdOf('svc_test_abc', null), 'the prefix counts');
+  t.end();
+});
+
+t.test('with a pepper the look-up id is the HMAC-SHA-256 of the key, so a stolen store alone tells nothing', (t) => {
+  const vector = '5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843';
+  t.equal(lookupIdOf('what do ya want for nothing?', Buffer.from('Jefe')), vector, 'RFC 4231, case 2');
+  const key = generateApiKey('live');
+  const ids = [null, Buffer.from('one'), Buffer.from('two'), Buffer.from('')].map((pepper) => lookupIdOf(key, pepper));
+  t.equal(new Set(ids).size, 4, 'another pepper, another id');
+  t.end();
+});
+
+t.test('a generated key is its prefix, 43 base62 characters that hold all 256 random bits, and their checksum', (t) => {
+  t.equal(crc32('123456789'), 0xcbf43926, 'the reference itself is right');
+  const sizes: number[] = [];
+  fc.assert(
+    fc.property(
+      fc.uint8Array({ minLength: 32, maxLength: 32 }),
+      fc.constantFrom(...environments),
+      (bytes, environment) => {
+        const key = generateApiKey(environment, (size) => {
+          sizes.push(size);
+          return Buffer.from(bytes);
+        });
+        const [, prefix = '', secret = '', checksum = ''] =
+          /^(svc_(?:live|test)_)([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/.exec(key) ?? [];
+        return (
+          prefix === `svc_${environment}_` &&
+          numberOf(secret) === BigInt(`0x${Buffer.from(bytes).toString('hex')}`) &&
+          numberOf(checksum) === BigInt(crc32(prefix + secret)) &&
+          isGeneratedApiKey(key)
+        );
+      },
+    ),
+  );
+  t.same([...new Set(sizes)], [32], 'exactly 32 random bytes are asked for');
+  t.end();
+});
+
+t.test('the least and the greatest random number give keys of the same form: leading zeros are kept', (t) => {
+  const least = generateApiKey('live', (size) => Buffer.alloc(size, 0x00));
+  const greatest = generateApiKey('test', (size) => Buffer.alloc(size, 0xff));
+  t.equal(least.slice(0, -6), `svc_live_${'0'.repeat(43)}`);
+  t.equal(numberOf(greatest.slice(9, -6)), 2n ** 256n - 1n);
+  for (const key of [least, greatest]) {
+    t.equal(key.length, 58);
+    t.ok(isGeneratedApiKey(key));
+  }
+  t.end();
+});
+
+t.test('keys come from real randomness: no two alike, and every character turns up', (t) => {
+  const keys = Array.from({ length: 500 }, () => generateApiKey('live'));
+  t.equal(new Set(keys).size, keys.length);
+  t.ok(keys.every(isGeneratedApiKey));
+  const seen = new Set(keys.flatMap((key) => Array.from(key.slice(9))));
+  t.same(
+    Array.from(base62).filter((character) => !seen.has(character)),
+    [],
+  );
+  t.end();
+});
+
+t.test(
+  'a key with any one character changed is not a generated key, so a mistyped one is told without a look-up',
+  (t) => {
+    const others = [...Array.from(base62), '_', '-', ' ', 'é', '\u0000'];
+    for (const environment of environments) {
+      const key = generateApiKey(environment, (size) => Buffer.alloc(size, 0x5a));
+      const mistaken: string[] = [];
+      for (let at = 0; at < key.length; at += 1) {
+        for (const other of others) {
+          const changed = key.slice(0, at) + other + key.slice(at + 1);
+          if (changed !== key && isGeneratedApiKey(changed)) mistaken.push(changed);
+        }
+      }
+      t.same(mistaken, []);
+    }
+    t.end();
+  },
+);
+
+t.test('a text of another prefix or length is not a generated key, whatever its checksum', (t) => {
+  const secret = 'aZ09'.repeat(11).slice(0, 43);
+  t.ok(isGeneratedApiKey(withChecksum(`svc_live_${secret}`)), 'the reference makes keys');
+  const key = withChecksum(`svc_live_${secret}`);
+  const texts = [
+    '',
+    'svc_live_',
+    secret,
+    key.slice(9),
+    key.slice(0, -1),
+    `${key}0`,
+    ` ${key}`,
+    `${key}\n`,
+    key.replace('live', 'test'),
+    ...['', 'svc_', 'svc_prod_', 'SVC_LIVE_', 'svc-live-', ' svc_live_', 'xsvc_live_', 'svc_svc_live_'].map((prefix) =>
+      withChecksum(prefix + secret),
+    ),
+    ...[0, 1, 42, 44, 49, 86].map((length) => withChecksum(`svc_live_${secret.repeat(2).slice(0, length)}`)),
+  ];
+  for (const text of texts) t.notOk(isGeneratedApiKey(text), JSON.stringify(text));
+  t.end();
+});
+
+t.test('a text with characters that no key has is not a generated key, even under the right checksum', (t) => {
+  const texts = ['_', '-', ' ', '.', '\n', 'é'].map((character) => withChecksum(`svc_live_${character.repeat(43)}`));
+  t.same(texts.filter(isGeneratedApiKey).map(encodeURI), []);
+  t.end();
+});
+
+/** A store that gives one answer and notes what it was asked. */
+function storeAnswering(answer: () => Promise<Credential | null>): KeyStore & { readonly asked: string[] } {
+  const asked: string[] = [];
+  return {
+    asked,
+    find: async (lookupId) => {
+      asked.push(lookupId);
+      return { credential: await answer(), source: 'store', ageMilliseconds: 0 };
+    },
+    unavailableReason: () => null,
+    close: () => Promise.resolve(),
+  };
+}
+
+t.test('a request that is denied by itself costs no look-up', async (t) => {
+  const rows: readonly [string, Partial<RequestFacts>][] = [
+    ['https_required', { secure: false }],
+    ['tor_blocked', { torExit: true }],
+    ['tor_blocked', { onionService: true }],
+    ['key_required', { keyFormat: 'absent' }],
+    ['key_format', { keyFormat: 'malformed' }],
+    ['test_key_in_live', { keyFormat: 'test' }],
+    ['live_key_in_test', { environment: 'test', keyFormat: 'live' }],
+  ];
+  for (const [denial, facts] of rows) {
+    const keyStore = storeAnswering(() => Promise.reject(new KeyStoreUnavailable('down')));
+    const verdict = await authenticate({ ...acceptedFacts('live'), ...facts }, 'any', { keyStore, pepper: null });
+    t.strictSame(verdict, { denial, credential: null, answer: null });
+    t.same(keyStore.asked, [], denial);
+  }
+});
+
+t.test('a store is asked once, by the hash and never by the key', async (t) => {
+  const key = generateApiKey('live');
+  for (const pepper of [null, Buffer.from('pepper')]) {
+    const credential = acceptingCredential('live');
+    const keyStore = storeAnswering(() => Promise.resolve(credential));
+    const verdict = await authenticate(acceptedFacts('live'), key, { keyStore, pepper });
+    t.equal(verdict.denial, null);
+    t.equal(verdict.credential, credential);
+    t.same(keyStore.asked, [lookupIdOf(key, pepper)]);
+    t.match(keyStore.asked[0], /^[0-9a-f]{64}$/);
+  }
+});
+
+t.test('a store that does not know the key denies it as unknown', async (t) => {
+  for (const environment of environments) {
+    const keyStore = storeAnswering(() => Promise.resolve(null));
+    const verdict = await authenticate(acceptedFacts(environment), 'any', { keyStore, pepper: null });
+    t.match(verdict, { denial: 'key_unknown', credential: null, answer: { source: 'store' } });
+  }
+});
+
+t.test('a store that could not be asked is never a denial: the failure goes to the caller as it is', async (t) => {
+  const failures = [new KeyStoreUnavailable('the store is down'), new TypeError('a defect'), new Error('anything')];
+  for (const failure of failures) {
+    const rejecting = storeAnswering(() => Promise.reject(failure));
+    const throwing = storeAnswering(() => {
+      throw failure;
+    });
+    for (const keyStore of [rejecting, throwing]) {
+      const outcome = await authenticate(acceptedFacts('live'), 'any', { keyStore, pepper: null }).then(
+        () => 'decided',
+        (error: unknown) => error,
+      );
+      t.equal(outcome, failure, failure.message);
+    }
+  }
+});
+
+t.test('a record that contradicts the prefix of its key is a damaged store, even where it would deny', async (t) => {
+  const key = generateApiKey('live');
+  for (const environment of environments) {
+    const other = environment === 'live' ? 'test' : 'live';
+    for (const keyStatus of ['ACTIVE', 'REVOKED']) {
+      const credential = { ...acceptingCredential(environment), environment: other, keyStatus } as const;
+      const keyStore = storeAnswering(() => Promise.resolve(credential));
+      const error: unknown = await authenticate(acceptedFacts(environment), key, { keyStore, pepper: null }).then(
+        () => 'decided',
+        (reason: unknown) => reason,
+      );
+      t.ok(error instanceof KeyStoreUnavailable, `${environment} ${keyStatus}`);
+      t.match(String(error), /key-1/, 'an operator learns which record');
+      t.notOk(String(error).includes(key) || String(error).includes(lookupIdOf(key, null)), 'and no key');
+    }
+  }
+});
+
+t.test('a denial after the look-up still says whose key it was, for the log', async (t) => {
+  const rows: readonly [string, Partial<Credential>][] = [
+    ['key_inactive', { keyStatus: 'REVOKED' }],
+    ['key_inactive', { expiresAt: acceptedFacts('live').now }],
+    ['merchant_inactive', { merchantStatus: 'SUSPENDED' }],
+    ['merchant_not_live', { goLive: false }],
+    ['ip_not_allowed', { ipAllowlist: { contains: () => false } }],
+    ['origin_not_allowed', { originAllowlist: { matches: () => false } }],
+    ['permission_denied', { permissions: { allow: () => false } }],
+  ];
+  for (const [denial, part] of rows) {
+    const credential = { ...acceptingCredential('live'), ...part };
+    const keyStore = storeAnswering(() => Promise.resolve(credential));
+    const verdict = await authenticate(acceptedFacts('live'), 'any', { keyStore, pepper: null });
+    t.equal(verdict.denial, denial);
+    t.equal(verdict.credential, credential, denial);
+  }
+});

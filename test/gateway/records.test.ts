@@ -1,0 +1,289 @@
+import fc from 'fast-check';
+import t from 'tap';
+import {
+  compileKeyRecord,
+  compileMerchantRecord,
+  joinCredential,
+  MalformedRecord,
+  maxListEntries,
+  parseMetaRecord,
+} from '../../src/gateway/records.js';
+import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
+import type { Credential } from '../../src/policy/facts.js';
+import { address } from '../policy/fixtures.js';
+
+const keyRecord: KeyRecord = Object.freeze({
+  keyId: 'key_1',
+  merchantId: 'm-1',
+  environment: 'live',
+  status: 'ACTIVE',
+  permissions: ['payouts:write'],
+  expiresAt: '2025-01-15T12:00:00Z',
+  revision: 7,
+});
+const merchantRecord: MerchantRecord = Object.freeze({
+  merchantId: 'm-1',
+  name: 'Shop',
+  status: 'ACTIVE',
+  goLive: true,
+  ipAllowlist: ['192.0.2.0/24'],
+  originAllowlist: ['shop.example'],
+  revision: 8,
+});
+
+/** Everything that happens to a key's and its merchant's record on their way from a store. */
+function read(key: unknown, merchant: unknown): Credential {
+  return joinCredential(compileKeyRecord(key), compileMerchantRecord(merchant));
+}
+
+function readsAs(key: unknown, merchant: unknown): 'credential' | 'malformed' {
+  try {
+    read(key, merchant);
+    return 'credential';
+  } catch (error) {
+    if (!(error instanceof MalformedRecord)) throw error;
+    if (error.name !== 'MalformedRecord' || error.message === '') throw new Error('it does not say what is wrong');
+    return 'malformed';
+  }
+}
+
+function without(record: object, field: string): object {
+  return Object.fromEntries(Object.entries(record).filter(([name]) => name !== field));
+}
+
+const times = (text: string, count: number): string => text.repeat(count);
+const tooMany = (entry: string): string[] => Array.from({ length: maxListEntries + 1 }, () => entry);
+
+const badIdentifiers = ['', times('a', 65), 'a b', 'a\n', 'a:b', 'é', '*', null, 1, true, [], {}, ['key_1']];
+const badStatuses = ['', times('A', 33), null, 1, true, [], {}];
+const badRevisions = [-1, 1.5, 2 ** 53, '1', null, true, [], {}];
+const badLists = ['', '*', 1, true, {}, { 0: '*' }, [null], [1], [['*']], [times('a', 513)]];
+
+/** What each field must not be; all of it is JSON. */
+const badKeyFields: Readonly<Record<keyof KeyRecord, readonly unknown[]>> = {
+  keyId: badIdentifiers,
+  merchantId: badIdentifiers,
+  environment: ['LIVE', 'production', '', 'live ', null, 1, true, ['live'], {}],
+  status: badStatuses,
+  permissions: [
+    ...badLists,
+    null,
+    tooMany('*'),
+    ...['', ' *', '**', 'payouts', 'payouts:', ':read', 'payouts:delete', 'Payouts:read', 'payouts:read '].map(
+      (one) => ['*', one],
+    ),
+  ],
+  expiresAt: ['', times('2', 41), 0, 1_736_942_400_000, true, [], {}, 'never', '2025'],
+  revision: badRevisions,
+};
+const badMerchantFields: Readonly<Record<keyof MerchantRecord, readonly unknown[]>> = {
+  merchantId: badIdentifiers,
+  name: [times('a', 257), null, 1, true, [], {}],
+  status: badStatuses,
+  goLive: ['true', '', 0, 1, null, [], {}],
+  ipAllowlist: [
+    ...badLists,
+    tooMany('192.0.2.1'),
+    ...['', '*', '192.0.2.1/33', '192.0.2', '010.0.0.1', '192.0.2.1 ', 'shop.example', '::1%lo'].map((one) => [
+      '192.0.2.1',
+      one,
+    ]),
+  ],
+  originAllowlist: [
+    ...badLists,
+    tooMany('shop.example'),
+    ...['', '*', '*.*', 'shop.example/', 'ftp://shop.example', 'a b', 'shop.example:99999', '*shop.example'].map(
+      (one) => ['shop.example', one],
+    ),
+  ],
+  revision: badRevisions,
+};
+
+t.test('every field must be there, and must be what the contract says', (t) => {
+  t.equal(readsAs(keyRecord, merchantRecord), 'credential', 'the records themselves are right');
+  for (const [field, values] of Object.entries(badKeyFields)) {
+    t.equal(readsAs(without(keyRecord, field), merchantRecord), 'malformed', `a key without ${field}`);
+    const taken = values.filter((value) => readsAs({ ...keyRecord, [field]: value }, merchantRecord) !== 'malformed');
+    t.strictSame(taken, [], `a key with another ${field}`);
+  }
+  for (const [field, values] of Object.entries(badMerchantFields)) {
+    t.equal(readsAs(keyRecord, without(merchantRecord, field)), 'malformed', `a merchant without ${field}`);
+    const taken = values.filter((value) => readsAs(keyRecord, { ...merchantRecord, [field]: value }) !== 'malformed');
+    t.strictSame(taken, [], `a merchant with another ${field}`);
+  }
+  for (const value of [null, 'ACTIVE', 1, true, [], [keyRecord], {}, undefined]) {
+    t.throws(() => compileKeyRecord(value), MalformedRecord, JSON.stringify(value));
+    t.throws(() => compileMerchantRecord(value), MalformedRecord, JSON.stringify(value));
+  }
+  t.end();
+});
+
+t.test('each field may be as long as its limit, and every limit is one', (t) => {
+  const longest = times('a', 64);
+  const key = { ...keyRecord, keyId: longest, merchantId: longest, status: times('A', 32), revision: 2 ** 53 - 1 };
+  const merchant = {
+    ...merchantRecord,
+    merchantId: longest,
+    name: times('n', 256),
+    status: times('A', 32),
+    revision: 0,
+  };
+  const full = Array.from({ length: maxListEntries }, (_, index) => `10.0.${index >> 8}.${index & 255}`);
+  t.equal(readsAs(key, merchant), 'credential');
+  t.equal(readsAs(keyRecord, { ...merchantRecord, ipAllowlist: full }), 'credential');
+  t.equal(readsAs(keyRecord, { ...merchantRecord, name: '', originAllowlist: [] }), 'credential');
+  t.end();
+});
+
+t.test('a limit holds before anything is compiled: parsing alone refuses what is too long', (t) => {
+  t.throws(() => compileKeyRecord({ ...keyRecord, permissions: tooMany('*') }), MalformedRecord);
+  t.throws(() => compileKeyRecord({ ...keyRecord, expiresAt: times('2', 41) }), MalformedRecord);
+  t.throws(() => compileMerchantRecord({ ...merchantRecord, ipAllowlist: tooMany('192.0.2.1') }), MalformedRecord);
+  t.throws(() => compileMerchantRecord({ ...merchantRecord, originAllowlist: [times('a', 513)] }), MalformedRecord);
+  t.end();
+});
+
+t.test(
+  'fields that a reader does not know are ignored, so that a newer registry does not stop an older gateway',
+  (t) => {
+    const more = { label: 'x', createdAt: null, nested: { a: [1] }, ['__proto__']: 1, toString: 'x' };
+    const credential = read({ ...keyRecord, ...more }, { ...merchantRecord, ...more });
+    t.match(credential, { keyId: 'key_1', merchantId: 'm-1', environment: 'live', keyStatus: 'ACTIVE', goLive: true });
+    t.same(
+      Object.keys(credential).toSorted(),
+      Object.keys(read(keyRecord, merchantRecord)).toSorted(),
+      'none is carried on',
+    );
+    t.end();
+  },
+);
+
+t.test('a credential is what its two records say', (t) => {
+  const credential = read(
+    { ...keyRecord, environment: 'test', status: 'REVOKED' },
+    { ...merchantRecord, status: 'SUSPENDED', goLive: false },
+  );
+  t.match(credential, {
+    keyId: 'key_1',
+    merchantId: 'm-1',
+    environment: 'test',
+    keyStatus: 'REVOKED',
+    merchantStatus: 'SUSPENDED',
+    goLive: false,
+    expiresAt: Date.UTC(2025, 0, 15, 12),
+  });
+  t.ok(credential.permissions.allow('payouts', 'write'));
+  t.notOk(credential.permissions.allow('payouts', 'read'));
+  t.ok(credential.ipAllowlist?.contains(address('192.0.2.200')));
+  t.equal(credential.ipAllowlist?.contains(address('198.51.100.1')), false);
+  t.ok(credential.originAllowlist?.matches({ header: 'host', value: 'shop.example' }));
+  t.equal(credential.originAllowlist?.matches({ header: 'host', value: 'evil.example' }), false);
+  t.end();
+});
+
+t.test('null is a list that is not configured, an empty list admits nobody', (t) => {
+  const open = read(keyRecord, { ...merchantRecord, ipAllowlist: null, originAllowlist: null });
+  t.equal(open.ipAllowlist, null);
+  t.equal(open.originAllowlist, null);
+  const shut = read({ ...keyRecord, permissions: [] }, { ...merchantRecord, ipAllowlist: [], originAllowlist: [] });
+  t.equal(shut.ipAllowlist?.contains(address('192.0.2.1')), false);
+  t.equal(shut.originAllowlist?.matches({ header: 'host', value: 'shop.example' }), false);
+  t.notOk(shut.permissions.allow('payouts', 'read'));
+  t.end();
+});
+
+t.test('the end of a key is one moment, whatever zone it is written in; null is no end', (t) => {
+  const noon = Date.UTC(2025, 0, 15, 12);
+  const rows: readonly [string | null, number | null][] = [
+    [null, null],
+    ['2025-01-15T12:00:00Z', noon],
+    ['2025-01-15T13:00:00+01:00', noon],
+    ['2025-01-15T06:30:00-05:30', noon],
+    ['2025-01-15T12:00:00.250Z', noon + 250],
+    ['2024-02-29T00:00:00Z', Date.UTC(2024, 1, 29)],
+    ['2000-02-29T23:59:59Z', Date.UTC(2000, 1, 29, 23, 59, 59)],
+  ];
+  for (const [expiresAt, moment] of rows) t.equal(read({ ...keyRecord, expiresAt }, merchantRecord).expiresAt, moment);
+  t.end();
+});
+
+t.test('a date without a zone, or in a form that programs read differently, is refused and not guessed', (t) => {
+  const texts = [
+    '2025-01-15T12:00:00',
+    '2025-01-15T12:00:00.000',
+    '2025-01-15',
+    '2025-01-15 12:00:00Z',
+    '2025-01-15t12:00:00z',
+    '2025-01-15T12:00Z',
+    '2025-01-15T12:00:00+01',
+    '2025-01-15T12:00:00+0100',
+    '2025-01-15T12:00:00 Z',
+    ' 2025-01-15T12:00:00Z',
+    '2025-01-15T12:00:00Z\n',
+    '2025-01-15T12:00:00Z (noon)',
+    '15 Jan 2025 12:00:00 GMT',
+    '1736942400000',
+    '+002025-01-15T12:00:00Z',
+    '20250115T120000Z',
+  ];
+  for (const expiresAt of texts) t.equal(readsAs({ ...keyRecord, expiresAt }, merchantRecord), 'malformed', expiresAt);
+  t.end();
+});
+
+t.test('a date that no calendar has is refused, not moved to the next month: a key would outlive its end', (t) => {
+  const texts = [
+    '2025-00-15T12:00:00Z',
+    '2025-13-15T12:00:00Z',
+    '2025-01-00T12:00:00Z',
+    '2025-01-32T12:00:00Z',
+    '2025-02-30T12:00:00Z',
+    '2025-02-29T12:00:00Z',
+    '2100-02-29T12:00:00Z',
+    '2025-04-31T12:00:00+02:00',
+    '2025-01-15T25:00:00Z',
+    '2025-01-15T12:60:00Z',
+    '2025-01-15T12:00:00+24:00',
+    '2025-01-15T12:00:00+01:60',
+  ];
+  t.same(
+    texts.filter((expiresAt) => readsAs({ ...keyRecord, expiresAt }, merchantRecord) !== 'malformed'),
+    [],
+  );
+  t.throws(() => read({ ...keyRecord, expiresAt: '2025-13-15T12:00:00Z' }, merchantRecord), { message: /expiresAt/ });
+  t.end();
+});
+
+t.test('a meta record speaks of the one layout that is known here, or of none', (t) => {
+  const meta = { version: 1, generation: '01JHN0000000000000000000AA', projectedAt: '2025-01-15T12:00:00.000Z' };
+  t.doesNotThrow(() => parseMetaRecord(meta));
+  t.doesNotThrow(() => parseMetaRecord({ ...meta, more: [1] }), 'fields that are not known are ignored');
+  const bad = [
+    ...[null, '', 1, true, [], [meta], {}, undefined],
+    ...[0, 2, '1', 1.5, null, true, [1]].map((version) => ({ ...meta, version })),
+    ...['', times('a', 65), 1, null].map((generation) => ({ ...meta, generation })),
+    ...[times('2', 41), 1, null].map((projectedAt) => ({ ...meta, projectedAt })),
+    ...Object.keys(meta).map((field) => without(meta, field)),
+  ];
+  for (const value of bad) t.throws(() => parseMetaRecord(value), MalformedRecord, JSON.stringify(value));
+  t.end();
+});
+
+t.test('no JSON value makes reading a record fail in any other way than as malformed', (t) => {
+  const value = fc.jsonValue({ maxDepth: 3 });
+  const text = fc.string({ unit: 'binary', maxLength: 60 });
+  const near = (valid: object): fc.Arbitrary<unknown> =>
+    fc
+      .dictionary(fc.constantFrom(...Object.keys(valid)), fc.oneof(value, text, fc.array(text), fc.constant(null)), {
+        maxKeys: 3,
+      })
+      .map((changes) => ({ ...valid, ...changes }));
+  fc.assert(
+    fc.property(
+      fc.oneof(value, near(keyRecord), fc.constant(keyRecord)),
+      fc.oneof(value, near(merchantRecord), fc.constant(merchantRecord)),
+      (key, merchant) => ['credential', 'malformed'].includes(readsAs(key, merchant)),
+    ),
+    { numRuns: 2000 },
+  );
+  t.end();
+});

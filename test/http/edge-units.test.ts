@@ -1,0 +1,624 @@
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
+import { isDeepStrictEqual } from 'node:util';
+import fc from 'fast-check';
+import t from 'tap';
+import { denialFailure, errorFailure } from '../../src/http/envelope.js';
+import { GatewayError, gatewayErrors } from '../../src/http/errors.js';
+import type { GatewayErrorCode } from '../../src/http/errors.js';
+import { requireProtocol } from '../../src/http/protocol.js';
+import { readDecisiveHeaders } from '../../src/http/request-headers.js';
+import { requestIdOf } from '../../src/http/request-id.js';
+import { isCanonicalPath, splitTarget } from '../../src/http/request-path.js';
+import { forwardableHeaders, isReservedHeader, returnableHeaders } from '../../src/http/reserved-headers.js';
+import { createRouteTable } from '../../src/http/routes.js';
+import { denials } from '../../src/policy/denials.js';
+import type { DenialCode } from '../../src/policy/denials.js';
+
+/** Headers as Node gives them: names and values, flat. */
+type Pairs = readonly (readonly [string, string])[];
+const flat = (pairs: Pairs): string[] => pairs.flat();
+
+t.test('every value of a decisive header is seen, in its order and whatever the case of its name', (t) => {
+  const headers = readDecisiveHeaders(
+    flat([
+      ['X-Api-Key', 'one'],
+      ['Host', 'a.example'],
+      ['x-api-key', 'two'],
+      ['X-FORWARDED-FOR', '1.1.1.1'],
+      ['Accept', '*/*'],
+      ['host', 'b.example'],
+      ['x-Forwarded-For', '2.2.2.2, 3.3.3.3'],
+      ['ORIGIN', 'https://shop.example'],
+      ['Referer', ''],
+      ['X-Forwarded-Proto', 'https'],
+      ['X-Request-ID', 'abc'],
+      ['X-API-KEY', ''],
+    ]),
+  );
+  t.strictSame(headers, {
+    apiKey: ['one', 'two', ''],
+    host: ['a.example', 'b.example'],
+    origin: ['https://shop.example'],
+    referer: [''],
+    forwardedFor: ['1.1.1.1', '2.2.2.2, 3.3.3.3'],
+    forwardedProto: ['https'],
+    requestId: ['abc'],
+    transferEncoding: [],
+    contentLength: [],
+  });
+  t.end();
+});
+
+t.test('nothing but the header of the very name decides: no look-alike, no value, no other header', (t) => {
+  const none = {
+    apiKey: [],
+    host: [],
+    origin: [],
+    referer: [],
+    forwardedFor: [],
+    forwardedProto: [],
+    requestId: [],
+    transferEncoding: [],
+    contentLength: [],
+  };
+  t.strictSame(readDecisiveHeaders([]), none);
+  const names = ['x_api_key', 'x-api-key ', 'x-api-keys', 'api-key', 'authorization', 'cookie', 'x-forwarded-for-', ''];
+  const others = ['x_forwarded_for', 'forwarded', 'x-real-ip', 'x-forwarded', 'true-client-ip', 'cf-connecting-ip'];
+  const more = ['x-forwarded-ssl', 'x-url-scheme', 'front-end-https', 'referrer', 'x-forwarded-host', '__proto__'];
+  t.strictSame(
+    readDecisiveHeaders(flat([...names, ...others, ...more].map((name): [string, string] => [name, 'x-api-key']))),
+    none,
+  );
+  t.end();
+});
+
+t.test('a request target is split at its first question mark and kept as it came', (t) => {
+  const rows: readonly [string, string, string][] = [
+    ['/v1/payouts', '/v1/payouts', ''],
+    ['/v1/payouts?', '/v1/payouts', '?'],
+    ['/v1/payouts?a=/..&b=?c', '/v1/payouts', '?a=/..&b=?c'],
+    ['?', '', '?'],
+    ['', '', ''],
+    ['/a%3Fb?c#d', '/a%3Fb', '?c#d'],
+  ];
+  for (const [target, path, query] of rows) t.strictSame(splitTarget(target), { path, query }, target);
+  t.end();
+});
+
+const ambiguousPaths = [
+  ...[
+    '',
+    '*',
+    'v1/payouts',
+    'https://localhost/v1',
+    'localhost:443',
+    '?',
+    '//',
+    '//v1',
+    '/v1//payouts',
+    '/v1/payouts//',
+  ],
+  ...['/.', '/..', '/./v1', '/v1/./payouts', '/v1/../payouts', '/v1/payouts/.', '/v1/payouts/..', '/v1/payouts/../'],
+  ...[
+    '/v1%2fpayouts',
+    '/v1%2Fpayouts',
+    '/v1/%2e/payouts',
+    '/v1/%2E%2e/payouts',
+    '/v1/.%2e/payouts',
+    '/v1/%2e./payouts',
+  ],
+  ...['/v1\\payouts', '/v1%5cpayouts', '/v1%5Cpayouts', '/v1/%00', '/v1/%0d%0a', '/v1/%1f', '/v1/%7f', '/v1/%7F'],
+  ...['/v1/%252e', '/v1/%25', '/v1/%2525', '/v1/payouts;a=b', '/v1/payouts%3ba', '/v1/payouts%3Ba', '/v1/;/payouts'],
+  ...['/%76%31/payouts', '/v1/dev/%70ayouts', '/v1/%50', '/v1/%7a', '/v1/%5a', '/v1/%41', '/v1/%30', '/v1/%39'],
+  ...['/v1/%2d', '/v1/%5f', '/v1/%7e', '/v1/%6F', '/v1/%4f'],
+  ...[
+    '/v1/%',
+    '/v1/%2',
+    '/v1/%zz',
+    '/v1/%u002f',
+    '/v1/%%32',
+    '/v1/% 20',
+    '/v1/a b',
+    '/v1/a\tb',
+    '/v1/a\nb',
+    '/v1/\u0000',
+  ],
+  ...[
+    '/v1/é',
+    '/v1/\u00e9',
+    '/v1/\u007f',
+    '/v1/"a"',
+    '/v1/<a>',
+    '/v1/[a]',
+    '/v1/{a}',
+    '/v1/a|b',
+    '/v1/a^b',
+    '/v1/`',
+    '/v1#a',
+  ],
+  ...['/v1/payouts\n', '\n/v1/payouts'],
+];
+
+t.test('a path that two programs could read differently is refused', (t) => {
+  t.same(ambiguousPaths.filter(isCanonicalPath), []);
+  t.end();
+});
+
+t.test('a path whose encoded octets are no UTF-8 is refused: overlong forms of / and . are read by some', (t) => {
+  const paths = [
+    '/v1/dev/%c0%ae%c0%ae/payouts',
+    '/v1/dev%c0%afpayouts',
+    '/v1/dev%e0%80%afpayouts',
+    '/v1/dev/%ff',
+    '/v1/dev/%C3',
+    '/v1/dev/%a9',
+    '/v1/dev/%ed%a0%80',
+    '/v1/dev/%f4%90%80%80',
+  ];
+  t.same(paths.filter(isCanonicalPath), []);
+  t.end();
+});
+
+t.test('a path that can be read in one way only is accepted', (t) => {
+  const paths = [
+    ...['/', '/v1', '/v1/', '/v1/payouts', '/v1/payouts/', '/v1/dev/customers/01J-AZ_az.~9', '/.well-known', '/...'],
+    ...[
+      '/v1/a.b',
+      '/v1/.a',
+      '/v1/a.',
+      '/v1/..a',
+      '/v1/a..',
+      '/v1/%C3%A9',
+      '/v1/%c3%a9',
+      '/v1/%E2%82%AC',
+      '/v1/%F0%9F%92%B6',
+    ],
+    ...[
+      "/v1/a+b@c,d=e:f!$&'()*",
+      '/v1/a%20b',
+      '/v1/a%3Fb',
+      '/v1/a%23b',
+      '/v1/%5Ba%5D',
+      '/v1/%40',
+      '/v1/%60',
+      '/v1/%7B%7D',
+    ],
+  ];
+  t.same(
+    paths.filter((path) => !isCanonicalPath(path)),
+    [],
+  );
+  t.end();
+});
+
+/** Says whether a segment, decoded, still is one segment that means itself. */
+function isOneSegment(decoded: string): boolean {
+  return !/[/\\%\u0000-\u001f\u007f]/.test(decoded) && decoded !== '.' && decoded !== '..';
+}
+
+t.test('a canonical path has the same segments decoded or not, for any path', (t) => {
+  const hexDigit = fc.constantFrom(...Array.from('0123456789abcdefABCDEF'));
+  const octet = fc.tuple(hexDigit, hexDigit).map(([high, low]) => `%${high}${low}`);
+  const piece = fc.oneof(
+    { weight: 4, arbitrary: fc.constantFrom('/', '.', '..', 'a', 'v1', '-', '~', ';', '\\', '%', '%2', '//', '/./') },
+    { weight: 4, arbitrary: octet.filter((text) => parseInt(text.slice(1), 16) < 0x80) },
+    { weight: 1, arbitrary: octet },
+    { weight: 2, arbitrary: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 2 }).map(encodeURIComponent) },
+    { weight: 1, arbitrary: fc.string({ unit: 'binary-ascii', maxLength: 2 }) },
+  );
+  let canonical = 0;
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 5 }), (pieces) => {
+      const path = `/${pieces.join('')}`;
+      if (!isCanonicalPath(path)) return true;
+      canonical += 1;
+      const segments = path.slice(1).split('/');
+      return segments.map(decodeURIComponent).every(isOneSegment) && !segments.slice(0, -1).includes('');
+    }),
+    { numRuns: 10_000 },
+  );
+  t.ok(canonical > 500, `${canonical} canonical paths were looked at`);
+  t.end();
+});
+
+t.test('every plain segment has a canonical spelling, the one that encodeURIComponent gives it', (t) => {
+  const segment = fc
+    .string({ unit: 'grapheme', minLength: 1, maxLength: 8 })
+    .filter((text) => isOneSegment(text) && !text.includes(';'));
+  fc.assert(
+    fc.property(fc.array(segment, { minLength: 1, maxLength: 4 }), (segments) =>
+      isCanonicalPath(`/${segments.map(encodeURIComponent).join('/')}`),
+    ),
+  );
+  t.end();
+});
+
+const route = (path: string) => ({ path, upstream: `of ${path}`, resource: 'any' });
+
+t.test('the longest route wins, whatever the order in which routes are configured', (t) => {
+  const paths = ['/dev', '/payouts', '/dev/payouts', '/transactions', '/dev/payouts/batch'];
+  const rows: readonly [string, string | null, string?][] = [
+    ['/v1/payouts', '/payouts', '/payouts'],
+    ['/v1/payouts/', '/payouts', '/payouts/'],
+    ['/v1/payouts/1/2', '/payouts', '/payouts/1/2'],
+    ['/v1/dev', '/dev', '/dev'],
+    ['/v1/dev/customers', '/dev', '/dev/customers'],
+    ['/v1/dev/payouts', '/dev/payouts', '/dev/payouts'],
+    ['/v1/dev/payouts/1', '/dev/payouts', '/dev/payouts/1'],
+    ['/v1/dev/payouts/batch/1', '/dev/payouts/batch', '/dev/payouts/batch/1'],
+    ['/v1/dev/payoutsx', '/dev', '/dev/payoutsx'],
+    ['/v1/dev/payouts-batch', '/dev', '/dev/payouts-batch'],
+    ['/v1/payoutsx', null],
+    ['/v1/payouts.json', null],
+    ['/v1/Payouts', null],
+    ['/v1/payout', null],
+    ['/v1/developers', null],
+    ['/v1/v1/payouts', null],
+    ['/v1', null],
+    ['/v1/', null],
+    ['/', null],
+    ['', null],
+    ['/payouts', null],
+    ['/v2/payouts', null],
+    ['/v1payouts', null],
+    ['/V1/payouts', null],
+    ['/v11/payouts', null],
+    ['/x/v1/payouts', null],
+  ];
+  for (const ordered of [paths, paths.toReversed(), paths.toSorted()]) {
+    const find = createRouteTable({ basePath: '/v1', routes: ordered.map(route) });
+    for (const [path, expected, upstreamPath] of rows) {
+      const match = find(path);
+      t.equal(match?.route.path ?? null, expected, path);
+      if (upstreamPath !== undefined) t.equal(match?.upstreamPath, upstreamPath);
+    }
+  }
+  t.end();
+});
+
+t.test('without a base path, and with one of several segments, the upstream gets what is below it', (t) => {
+  const bare = createRouteTable({ basePath: '', routes: [route('/payouts')] });
+  t.match(bare('/payouts/1'), { upstreamPath: '/payouts/1', route: { upstream: 'of /payouts' } });
+  t.equal(bare('/v1/payouts'), null);
+  const deep = createRouteTable({ basePath: '/api/v1', routes: [route('/payouts')] });
+  t.match(deep('/api/v1/payouts'), { upstreamPath: '/payouts' });
+  t.equal(deep('/api/payouts'), null);
+  t.equal(createRouteTable({ basePath: '/v1', routes: [] })('/v1/payouts'), null);
+  t.end();
+});
+
+t.test('a route is found exactly if its segments begin the path’s segments, and then the longest of those', (t) => {
+  const segments = fc.array(fc.constantFrom('a', 'b', 'aa', 'a-b', 'ab'), { minLength: 1, maxLength: 3 });
+  const joined = segments.map((names) => `/${names.join('/')}`);
+  fc.assert(
+    fc.property(fc.uniqueArray(joined, { maxLength: 8 }), joined, (paths, path) => {
+      const asked = path.split('/');
+      const expected = paths
+        .map((one) => one.split('/'))
+        .filter((names) => names.every((name, index) => asked[index] === name))
+        .toSorted((one, other) => other.length - one.length)[0];
+      const found = createRouteTable({ basePath: '/v1', routes: paths.map(route) })(`/v1${path}`);
+      return (found?.route.path ?? null) === (expected?.join('/') ?? null);
+    }),
+  );
+  t.end();
+});
+
+const reservedNames = [
+  ...['x-api-key', 'X-Api-Key', 'x_api_key', 'X_API-KEY', 'x-merchant-id', 'X_Merchant_Id', 'x-merchant-anything'],
+  ...[
+    'X-Merchant-Key-Id',
+    'x-merchant-',
+    'x-gateway-assertion',
+    'x_gateway_anything',
+    'X-Gateway-X',
+    'x-forwarded-for',
+  ],
+  ...[
+    'X_Forwarded-For',
+    'x-forwarded-proto',
+    'x-forwarded-host',
+    'x-forwarded-port',
+    'x-forwarded-user',
+    'X-FORWARDED-X',
+  ],
+  ...['forwarded', 'Forwarded', 'FORWARDED', 'x-real-ip', 'X_Real_IP', 'x-request-id', 'X_Request-Id'],
+];
+const keptNames = [
+  ...[
+    'accept',
+    'Authorization',
+    'content-type',
+    'content-length',
+    'Idempotency-Key',
+    'x-merchant',
+    'x-gateway',
+    'cookie',
+  ],
+  ...[
+    'x-forwarded',
+    'xx-merchant-id',
+    'merchant-id',
+    'my-x-api-key',
+    'x-api-keys',
+    'x-real-ips',
+    'forwarded-for',
+    'via',
+  ],
+  ...['xmerchant-id', 'x_custom', 'traceparent', 'user-agent', '__proto__', 'range', 'x-http-method-override'],
+];
+const hopNames = [
+  ...['Connection', 'Keep-Alive', 'TE', 'Trailer', 'Transfer-Encoding', 'Upgrade', 'Proxy-Authorization'],
+  ...['Proxy-Authenticate', 'Proxy-Connection', 'Expect', 'HTTP2-Settings'],
+];
+
+t.test('names of which only the gateway may speak are reserved, in any case and with _ for -', (t) => {
+  t.same(
+    reservedNames.filter((name) => !isReservedHeader(name)),
+    [],
+  );
+  t.same(keptNames.filter(isReservedHeader), []);
+  t.end();
+});
+
+t.test('what goes upstream is what came, less reserved and hop-by-hop headers and Host', (t) => {
+  const pair = (name: string, index: number): [string, string] => [name, `value ${index}`];
+  const dropped = [...reservedNames, ...hopNames, ...hopNames.map((name) => name.toLowerCase()), 'Host', 'HOST'];
+  t.strictSame(forwardableHeaders(flat(dropped.map(pair))), []);
+  const kept = flat(keptNames.map(pair));
+  t.strictSame(forwardableHeaders(kept), kept);
+  const mixed: Pairs = [
+    ['X-Kept', 'two'],
+    ['x-merchant-id', 'evil'],
+    ['x-kept', 'one'],
+    ['Host', 'localhost'],
+    ['X-KEPT', ''],
+    ['Cookie', 'a=1'],
+    ['te', 'trailers'],
+    ['cookie', 'b=2'],
+  ];
+  t.strictSame(
+    forwardableHeaders(flat(mixed)),
+    ['X-Kept', 'two', 'x-kept', 'one', 'X-KEPT', '', 'Cookie', 'a=1', 'cookie', 'b=2'],
+    'order, case and repetition are kept',
+  );
+  t.end();
+});
+
+t.test('headers that Connection names are of one hop, but the body’s own length is not for it to name', (t) => {
+  const forwarded = forwardableHeaders(
+    flat([
+      ['X-First', '1'],
+      ['Connection', 'close, X-First,\tx-SECOND ,, '],
+      ['x-second', '2'],
+      ['X-Third', '3'],
+      ['CONNECTION', 'x-third, Content-Length, x-merchant-id'],
+      ['Content-Length', '7'],
+      ['x-merchant-id', 'evil'],
+      ['X-Kept', 'x-first'],
+      ['x_first', 'another header'],
+    ]),
+  );
+  t.strictSame(forwarded, ['Content-Length', '7', 'X-Kept', 'x-first', 'x_first', 'another header']);
+  t.end();
+});
+
+t.test('forwarded headers are the rest of what came, for any headers', (t) => {
+  const name = fc.oneof(
+    fc.constantFrom(...reservedNames, ...keptNames, ...hopNames, 'Host', 'x-a', 'X-B'),
+    fc.stringMatching(/^[A-Za-z_-]{1,12}$/),
+  );
+  const header = fc.oneof(
+    { weight: 6, arbitrary: fc.tuple(name, fc.string({ maxLength: 5 })) },
+    {
+      weight: 1,
+      arbitrary: fc.tuple(
+        fc.constantFrom('connection', 'Connection'),
+        fc.array(name).map((names) => names.join(', ')),
+      ),
+    },
+  );
+  const oneHop = new Set([...hopNames, 'host'].map((one) => one.toLowerCase()));
+  const reserved = /^(?:x-api-key|forwarded|x-real-ip|x-request-id|x-(?:merchant|gateway|forwarded)-.*)$/;
+  fc.assert(
+    fc.property(fc.array(header, { maxLength: 12 }), (headers) => {
+      const named = headers
+        .filter(([one]) => one.toLowerCase() === 'connection')
+        .flatMap(([, value]) => value.toLowerCase().split(/[ \t]*,[ \t]*/))
+        .filter((token) => token !== 'content-length');
+      const rest = headers.filter(([one]) => {
+        const lower = one.toLowerCase();
+        return !oneHop.has(lower) && !named.includes(lower) && !reserved.test(lower.replace(/_/g, '-'));
+      });
+      return isDeepStrictEqual(forwardableHeaders(flat(headers)), flat(rest));
+    }),
+    { numRuns: 500 },
+  );
+  t.end();
+});
+
+t.test('what goes back to the client is the upstream’s, less hop-by-hop headers and its request id', (t) => {
+  t.strictSame(
+    returnableHeaders({
+      'content-type': 'application/json',
+      'content-length': '2',
+      'set-cookie': ['a=1', 'b=2'],
+      connection: 'close, X-Hop, content-length',
+      'x-hop': '1',
+      'keep-alive': 'timeout=5',
+      'transfer-encoding': 'chunked',
+      trailer: 'x',
+      upgrade: 'h2c',
+      'proxy-authenticate': 'Basic',
+      'proxy-connection': 'close',
+      te: 'trailers',
+      'x-request-id': 'of the upstream',
+      'x-absent': undefined,
+      'retry-after': '5',
+    }),
+    {
+      'content-type': 'application/json',
+      'content-length': '2',
+      'set-cookie': ['a=1', 'b=2'],
+      'retry-after': '5',
+    },
+  );
+  t.strictSame(returnableHeaders({ connection: ['x-a', 'x-b'], 'x-a': '1', 'x-b': '2', 'x-c': '3' }), { 'x-c': '3' });
+  t.strictSame(returnableHeaders({}), {});
+  t.end();
+});
+
+t.test('a request id is a trusted proxy’s own where it is one, short and safe, and otherwise made here', (t) => {
+  const ulidForm = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
+  for (const kept of ['a', 'A-z_0.9', 'x'.repeat(64), '4bf92f3577b34da6a3ce929d0e0e4736']) {
+    t.equal(requestIdOf([kept], true), kept);
+    t.match(requestIdOf([kept], false), ulidForm, 'nobody else chooses one');
+  }
+  const refused = ['', 'x'.repeat(65), 'a b', 'a\n', 'a\r\nb', 'a/b', 'a,b', 'é', '"a"', 'a=b', '<a>', 'a:b', '\u202e'];
+  for (const value of refused) t.match(requestIdOf([value], true), ulidForm, JSON.stringify(value));
+  t.match(requestIdOf([], true), ulidForm);
+  t.match(requestIdOf(['a', 'a'], true), ulidForm, 'two are none');
+  const made = Array.from({ length: 1000 }, () => requestIdOf([], false));
+  t.equal(new Set(made).size, made.length, 'no two alike');
+  t.end();
+});
+
+t.test('a request needs a known version and one well-formed Host', (t) => {
+  const outcome = (version: string, hosts: readonly string[], more: readonly string[] = []): string => {
+    const request = new IncomingMessage(new Socket());
+    request.httpVersion = version;
+    try {
+      requireProtocol(request, readDecisiveHeaders([...hosts.flatMap((host) => ['Host', host]), ...more]));
+      return 'accepted';
+    } catch (error) {
+      return error instanceof GatewayError ? error.code : String(error);
+    }
+  };
+  const good = [
+    'localhost',
+    'api.shop.example:8443',
+    '127.0.0.1',
+    '[2001:db8::1]',
+    '[::1]:443',
+    'a_b',
+    'x.onion',
+    'h:',
+  ];
+  for (const host of good) t.equal(outcome('1.1', [host]), 'accepted', host);
+  t.equal(outcome('1.0', []), 'accepted', 'HTTP/1.0 has no Host');
+  const coding = (...values: string[]): string[] => values.flatMap((value) => ['Transfer-Encoding', value]);
+  t.equal(outcome('1.1', ['h'], coding('chunked')), 'accepted');
+  t.equal(outcome('1.1', ['h'], coding('Chunked')), 'accepted');
+  for (const codings of [
+    coding('gzip, chunked'),
+    coding('identity', 'chunked'),
+    coding(''),
+    coding('chunked', 'chunked'),
+  ]) {
+    t.equal(outcome('1.1', ['h'], codings), 'malformed_request', codings.join(' '));
+  }
+  t.equal(outcome('1.0', ['h'], coding('chunked')), 'malformed_request', 'HTTP/1.0 has no chunks');
+  t.equal(outcome('1.1', ['h'], [...coding('chunked'), 'Content-Length', '3']), 'malformed_request', 'two lengths');
+  const bad = [
+    '',
+    ' ',
+    'a b',
+    'a/b',
+    'user@host',
+    'a?b',
+    'a#b',
+    'a\\b',
+    '[::1',
+    '::1',
+    'a:b',
+    'a:123456',
+    'é',
+    'a%41',
+    'a,b c',
+  ];
+  for (const host of bad) t.equal(outcome('1.1', [host]), 'invalid_host', JSON.stringify(host));
+  for (const hosts of [[], ['a', 'a'], ['a', 'b']])
+    t.equal(outcome('1.1', hosts), 'invalid_host', `${hosts.length} hosts`);
+  t.equal(outcome('1.0', ['a', 'b']), 'invalid_host');
+  for (const version of ['0.9', '2.0', '1.2', '3.0', ''])
+    t.equal(outcome(version, ['a']), 'malformed_request', version);
+  t.end();
+});
+
+/** The tables of the contract and of RFC 9110, written out again so that a change of the source shows. */
+const deniedWith: Readonly<Record<DenialCode, [number, string]>> = {
+  https_required: [401, 'API requests must use HTTPS (TLS)'],
+  tor_blocked: [401, 'Tor traffic is not allowed'],
+  key_required: [401, 'API Key is required'],
+  key_format: [401, 'Invalid API key format'],
+  test_key_in_live: [401, 'Test API keys are not valid in production'],
+  live_key_in_test: [401, 'Live API keys are not valid in this environment'],
+  key_unknown: [401, 'Invalid API Key'],
+  key_inactive: [401, 'API Key is inactive or revoked'],
+  merchant_inactive: [401, 'Merchant is not active'],
+  merchant_not_live: [401, 'Merchant is not live'],
+  ip_not_allowed: [401, 'IP address not allowed'],
+  origin_not_allowed: [401, 'Origin not allowed'],
+  permission_denied: [403, 'Forbidden'],
+};
+const failedWith: Readonly<Partial<Record<GatewayErrorCode, [number, string]>>> = {
+  malformed_request: [400, 'Malformed HTTP request'],
+  invalid_host: [400, 'Invalid Host header'],
+  invalid_forwarded_for: [400, 'Invalid X-Forwarded-For header'],
+  invalid_path: [400, 'Invalid request path'],
+  not_found: [404, 'Not found'],
+  method_not_allowed: [405, 'Method not allowed'],
+  request_timeout: [408, 'Request timeout'],
+  body_too_large: [413, 'Request body too large'],
+  headers_too_large: [431, 'Request header fields too large'],
+  internal_error: [500, 'Internal error'],
+  upstream_failed: [502, 'Bad gateway'],
+  key_store_unavailable: [503, 'Service temporarily unavailable'],
+  upstream_busy: [503, 'Service temporarily unavailable'],
+  upstream_timeout: [504, 'Gateway timeout'],
+};
+
+function expectedAnswer(status: number, message: string): object {
+  const body = `{"success":false,"message":"${message}","data":null}`;
+  return {
+    status,
+    body,
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'content-length': String(body.length),
+      'cache-control': 'no-store',
+      ...(status === 401 ? { 'www-authenticate': 'ApiKey realm="merchant-api", header="x-api-key"' } : {}),
+      ...(status === 503 ? { 'retry-after': '1' } : {}),
+    },
+  };
+}
+
+t.test('every answer that the gateway gives itself is the envelope, byte for byte', (t) => {
+  for (const [code, [status, message]] of Object.entries(deniedWith)) {
+    t.strictSame(denialFailure(code as DenialCode), expectedAnswer(status, message), code);
+  }
+  for (const [code, [status, message]] of Object.entries(failedWith)) {
+    t.strictSame(errorFailure(code as GatewayErrorCode), expectedAnswer(status, message), code);
+  }
+  t.equal(denials.length, Object.keys(deniedWith).length, 'no denial is left out');
+  t.end();
+});
+
+t.test('a failure is told in words that name no address, library or path, under a status of the contract', (t) => {
+  const statuses = [400, 404, 405, 408, 413, 414, 429, 431, 500, 502, 503, 504];
+  for (const [code, { status, message }] of Object.entries(gatewayErrors)) {
+    t.match(message, /^[A-Z][A-Za-z -]+$/, message);
+    t.notMatch(message, /node|fastify|undici|redis|proxy\b|upstream|econn|socket|undefined/i);
+    if (code !== 'client_closed') t.ok(statuses.includes(status), `${code}: ${status}`);
+  }
+  t.end();
+});
+
+t.test('an error carries what operators see apart from what callers see', (t) => {
+  const cause = new Error('connect ECONNREFUSED 10.0.0.7:7080');
+  const error = new GatewayError('upstream_failed', 'payouts: connect ECONNREFUSED', { cause });
+  t.match(error, { name: 'GatewayError', code: 'upstream_failed', message: 'payouts: connect ECONNREFUSED', cause });
+  t.notMatch(errorFailure(error.code).body, /ECONNREFUSED|payouts/);
+  t.end();
+});

@@ -1,0 +1,428 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import net from 'node:net';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { recordsOf, ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
+import { startTestGateway, startUpstream } from './harness.js';
+import type { RecordingUpstream, Teardown } from './harness.js';
+
+const key = ['x-api-key', liveKey] as const;
+
+function envelope(message: string): string {
+  return JSON.stringify({ success: false, message, data: null });
+}
+
+/** Resolves when the gateway's one connection to the upstream is closed. */
+function closeOf(upstream: RecordingUpstream): Promise<void> {
+  const [socket] = upstream.sockets;
+  return new Promise((resolve) => {
+    if (socket === undefined) resolve();
+    else
+      socket.once('close', () => {
+        resolve();
+      });
+  });
+}
+
+/** A bare TCP server, for upstreams that misbehave. */
+async function startBareUpstream(t: Teardown, onConnection: (socket: net.Socket) => void): Promise<string> {
+  const server = net.createServer(onConnection);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const sockets = new Set<net.Socket>();
+  server.on('connection', (socket) => sockets.add(socket));
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+t.test('an accepted request arrives unchanged: method, path, query and the bytes of its body', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const everyByte = Buffer.from(Array.from({ length: 256 }, (_, index) => index)).toString('latin1');
+  const cases: [string, string, string, string][] = [
+    ['GET', '/v1/transactions', '/transactions', ''],
+    [
+      'GET',
+      "/v1/transactions?a=1&a=2&b=%2F%00&c=a+b&d[]='x'?&&",
+      "/transactions?a=1&a=2&b=%2F%00&c=a+b&d[]='x'?&&",
+      '',
+    ],
+    ['GET', '/v1/transactions?', '/transactions?', ''],
+    ['GET', '/v1/transactions/', '/transactions/', ''],
+    ['GET', '/v1/dev/customers/%C3%A9t%c3%a9@x,y', '/dev/customers/%C3%A9t%c3%a9@x,y', ''],
+    ['HEAD', '/v1/transactions', '/transactions', ''],
+    ['POST', '/v1/payouts', '/payouts', '{"amount": 1.50,  "currency":"NGN"}'],
+    ['POST', '/v1/payouts', '/payouts', everyByte],
+    ['POST', '/v1/payouts', '/payouts', ''],
+    ['PUT', '/v1/dev/customers/1', '/dev/customers/1', '{'],
+    ['PATCH', '/v1/dev/customers/1', '/dev/customers/1', 'x'.repeat(300_000)],
+    ['DELETE', '/v1/dev/customers/1', '/dev/customers/1', ''],
+    ['DELETE', '/v1/dev/customers/1', '/dev/customers/1', 'why'],
+    ['OPTIONS', '/v1/dev/payouts', '/dev/payouts', ''],
+    ['GET', '/v1/transactions', '/transactions', 'a body of a GET'],
+  ];
+  for (const [method, path, expected, body] of cases) {
+    upstream.seen.length = 0;
+    const answer = await ask(gateway, { method, path, body, headers: [key, ['content-type', 'application/json']] });
+    t.equal(answer.status, 200, `${method} ${path}`);
+    const [seen] = upstream.seen;
+    t.match({ method: seen?.method, url: seen?.url }, { method, url: expected });
+    t.equal(seen?.body.toString('latin1'), body);
+    t.equal(upstream.seen.length, 1);
+  }
+  const odd = await ask(gateway, {
+    method: 'POST',
+    path: '/v1/payouts',
+    body: '{}',
+    headers: [key, ['content-type', '!']],
+  });
+  t.equal(odd.status, 200, 'what a content type means is for the upstream to say');
+  t.same(gateway.internalErrors, []);
+});
+
+t.test('a chunked body arrives whole and keeps its bytes', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const head = `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nConnection: close\r\n`;
+  const answer = parseAnswer(
+    await exchangeBytes(
+      connect(gateway.https, gateway.ca),
+      `${head}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\nTrailer: x\r\n\r\n`,
+    ),
+  );
+  t.equal(answer.status, 200);
+  t.equal(upstream.seen[0]?.body.toString(), 'abcdefg');
+});
+
+t.test('the upstream is told who calls by the gateway alone, whatever the client says', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const answer = await ask(gateway, {
+    method: 'POST',
+    path: '/v1/payouts',
+    body: '{}',
+    headers: [
+      key,
+      ['X-Merchant-Id', 'evil'],
+      ['x-merchant-id', 'evil2'],
+      ['x_merchant_id', 'evil3'],
+      ['X_MERCHANT-ID', 'evil4'],
+      ['x-merchant-key-id', 'evil'],
+      ['X-Merchant-Anything', 'evil'],
+      ['x-gateway-assertion', 'evil'],
+      ['X_Gateway_Assertion', 'evil'],
+      ['X-Forwarded-For', '198.51.100.9'],
+      ['X_Forwarded_For', '198.51.100.9'],
+      ['X-Forwarded-Proto', 'http'],
+      ['X-Forwarded-Host', 'evil.example'],
+      ['X-Forwarded-User', 'root'],
+      ['Forwarded', 'for=198.51.100.9'],
+      ['X-Real-IP', '198.51.100.9'],
+      ['x_api_key', 'svc_live_other'],
+      ['X-Request-Id', 'evil'],
+      ['X_Request_Id', 'evil'],
+      ['Connection', 'x-merchant-id, x-merchant-environment, x-request-id, x-custom-hop'],
+      ['X-Custom-Hop', 'hop'],
+      ['Keep-Alive', 'timeout=5'],
+      ['TE', 'trailers'],
+      ['Proxy-Authorization', 'Basic eDp5'],
+      ['Proxy-Connection', 'keep-alive'],
+      ['Upgrade', 'websocket'],
+      ['X-Kept', 'one'],
+      ['x-kept', 'two'],
+      ['Authorization', 'Bearer kept'],
+      ['Idempotency-Key', 'kept'],
+    ],
+  });
+  t.equal(answer.status, 200);
+  const headers = upstream.seen[0]?.headers ?? {};
+  t.match(headers, {
+    'x-merchant-id': 'm_1',
+    'x-merchant-key-id': 'key_1',
+    'x-merchant-environment': 'live',
+    'x-request-id': answer.header('x-request-id'),
+    'x-forwarded-for': '127.0.0.1',
+    'x-forwarded-proto': 'https',
+    'x-forwarded-host': 'localhost',
+    'x-kept': 'one, two',
+    authorization: 'Bearer kept',
+    'idempotency-key': 'kept',
+    host: `127.0.0.1:${upstream.port}`,
+  });
+  const names = (upstream.seen[0]?.rawHeaders ?? []).filter((_, index) => index % 2 === 0);
+  const allowed = new Set(['x-merchant-id', 'x-merchant-key-id', 'x-merchant-environment', 'x-request-id', 'x-kept'])
+    .add('x-forwarded-for')
+    .add('x-forwarded-proto')
+    .add('x-forwarded-host');
+  for (const name of ['authorization', 'idempotency-key', 'host', 'connection', 'content-length']) allowed.add(name);
+  t.same(
+    names.filter((name) => !allowed.has(name.toLowerCase())),
+    [],
+    'nothing else arrives, in no spelling',
+  );
+  t.equal(names.filter((name) => name.toLowerCase().replaceAll('_', '-') === 'x-merchant-id').length, 1);
+  t.notMatch(JSON.stringify(upstream.seen), liveKey);
+});
+
+t.test('the answer comes back as it is, less hop-by-hop headers', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  upstream.respond = (_request, response) => {
+    response.writeHead(201, [
+      ...['Content-Type', 'application/json'],
+      ...['Set-Cookie', 'a=1'],
+      ...['Set-Cookie', 'b=2'],
+      ...['Location', '/dev/payouts/1'],
+      ...['Connection', 'close, X-Hop'],
+      ...['X-Hop', '1'],
+      ...['Keep-Alive', 'timeout=9'],
+      ...['Proxy-Authenticate', 'Basic'],
+      ...['X-Request-Id', 'upstream'],
+      ...['Content-Length', '4'],
+    ]);
+    response.end('{ } ');
+  };
+  const bytes = requestBytes({ headers: [key] }).replace('Connection: close\r\n', '');
+  const received = await exchangeBytes(connect(gateway.https, gateway.ca), bytes, (text) => text.endsWith('{ } '));
+  const answer = parseAnswer(received);
+  t.equal(answer.status, 201);
+  t.equal(answer.body, '{ } ');
+  t.same(
+    answer.headers.filter(([name]) => name === 'set-cookie').map(([, value]) => value),
+    ['a=1', 'b=2'],
+  );
+  t.equal(answer.header('location'), '/dev/payouts/1');
+  t.equal(answer.header('content-length'), '4');
+  t.equal(answer.header('x-hop'), undefined);
+  t.equal(answer.header('proxy-authenticate'), undefined);
+  t.equal(answer.header('connection'), 'keep-alive', "the upstream's connection is not the client's");
+  t.notMatch(answer.header('keep-alive'), '9');
+  t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
+
+  upstream.respond = (_request, response) => response.writeHead(204).end();
+  const empty = await ask(gateway, { method: 'DELETE', path: '/v1/dev/customers/1', headers: [key] });
+  t.match({ status: empty.status, body: empty.body }, { status: 204, body: '' });
+  upstream.respond = (_request, response) => response.writeHead(200, { 'content-length': '42' }).end();
+  const head = await ask(gateway, { method: 'HEAD', headers: [key] });
+  t.match({ status: head.status, body: head.body }, { status: 200, body: '' });
+  t.equal(head.header('content-length'), '42');
+  upstream.respond = (_request, response) => response.writeHead(304, { etag: '"1"' }).end();
+  t.equal((await ask(gateway, { headers: [key] })).status, 304);
+  for (const status of [400, 422, 500, 503]) {
+    upstream.respond = (_request, response) => response.writeHead(status).end('theirs');
+    const theirs = await ask(gateway, { headers: [key] });
+    t.match({ status: theirs.status, body: theirs.body }, { status }, 'errors of an upstream are its own');
+    t.match(theirs.body, 'theirs');
+  }
+  t.equal(upstream.seen.length, 8, 'and nothing is sent twice, not even after a 503');
+});
+
+t.test('an upstream that fails is a 502 or 504 in the envelope, without a word of where it is', async (t) => {
+  const post = { method: 'POST', path: '/v1/payouts', body: '{"amount":1}', headers: [key] };
+  const failing: [string, (socket: net.Socket) => void, number, string][] = [
+    ['reset at once', (socket) => socket.resetAndDestroy(), 502, 'Bad gateway'],
+    ['reset after the request', (socket) => socket.once('data', () => socket.resetAndDestroy()), 502, 'Bad gateway'],
+    ['closed without an answer', (socket) => socket.once('data', () => socket.end()), 502, 'Bad gateway'],
+    ['garbage', (socket) => socket.once('data', () => socket.end('SSH-2.0-OpenSSH_9.2\r\n\r\n')), 502, 'Bad gateway'],
+    [
+      'half an answer head',
+      (socket) => socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-')),
+      502,
+      'Bad gateway',
+    ],
+    [
+      'an unknown status',
+      (socket) => socket.once('data', () => socket.end('HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n')),
+      502,
+      'Bad gateway',
+    ],
+    ['silence', () => undefined, 504, 'Gateway timeout'],
+  ];
+  for (const [name, onConnection, status, message] of failing) {
+    let received = '';
+    const url = await startBareUpstream(t, (socket) => {
+      socket.on('error', () => undefined);
+      socket.on('data', (chunk) => (received += chunk.toString('latin1')));
+      onConnection(socket);
+    });
+    const gateway = await startTestGateway(t, {
+      config: { upstreams: { payouts: { url, timeoutSeconds: 1 } } },
+    });
+    const answer = await ask(gateway, post);
+    t.match({ status: answer.status, body: answer.body }, { status, body: envelope(message) }, name);
+    t.ok(received.split('POST /payouts').length <= 2, `${name}: sent at most once`);
+    t.equal(answer.header('content-type'), 'application/json; charset=utf-8');
+    t.match(gateway.lines[0], { event: { code: status === 504 ? 'upstream_timeout' : 'upstream_failed' } });
+    t.same(gateway.internalErrors, []);
+  }
+  const gateway = await startTestGateway(t, { upstreamUrl: 'http://127.0.0.1:1' });
+  const refused = await ask(gateway, post);
+  t.match({ status: refused.status, body: refused.body }, { status: 502, body: envelope('Bad gateway') }, 'refused');
+});
+
+t.test('an answer that breaks off midway is cut, never completed', async (t) => {
+  const url = await startBareUpstream(t, (socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => {
+      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf');
+      setTimeout(() => socket.resetAndDestroy(), 50);
+    });
+  });
+  const gateway = await startTestGateway(t, { upstreamUrl: url });
+  const answer = await ask(gateway, { headers: [key] });
+  t.match({ status: answer.status, body: answer.body }, { status: 200, body: 'half' });
+  await gateway.drain();
+  t.match(gateway.lines[0], { event: { code: 'upstream_failed' } });
+});
+
+t.test('an answer that breaks off before its first byte is a 502, with nothing of its head', async (t) => {
+  for (const rest of ['', 'ZZ\r\n']) {
+    const url = await startBareUpstream(t, (socket) => {
+      socket.on('error', () => undefined);
+      const framing = rest === '' ? 'Content-Length: 100' : 'Transfer-Encoding: chunked';
+      socket.once('data', () =>
+        socket.end(`HTTP/1.1 200 OK\r\nETag: "x"\r\nSet-Cookie: a=1\r\n${framing}\r\n\r\n${rest}`),
+      );
+    });
+    const gateway = await startTestGateway(t, { upstreamUrl: url });
+    const answer = await ask(gateway, { headers: [key] });
+    t.match({ status: answer.status, body: answer.body }, { status: 502, body: envelope('Bad gateway') });
+    t.equal(answer.header('etag'), undefined);
+    t.equal(answer.header('set-cookie'), undefined);
+    t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
+    t.same(gateway.internalErrors, []);
+    t.match(gateway.lines, [{ event: { code: 'upstream_failed' } }]);
+  }
+});
+
+t.test('a 304 may tell the length of the answer that it stands for', async (t) => {
+  const url = await startBareUpstream(t, (socket) => {
+    socket.on('error', () => undefined);
+    socket.on('data', () => socket.write('HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 1234\r\n\r\n'));
+  });
+  const gateway = await startTestGateway(t, { upstreamUrl: url });
+  for (let count = 0; count < 3; count += 1) {
+    const answer = await ask(gateway, { headers: [key] });
+    t.match({ status: answer.status, body: answer.body }, { status: 304, body: '' });
+    t.equal(answer.header('etag'), '"x"');
+  }
+  t.same(gateway.internalErrors, []);
+});
+
+t.test('too many requests in flight are a 503 with retry-after, and the others go on', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    config: { upstreams: { transactions: { url: upstream.url, maxInFlight: 1 } } },
+  });
+  const arrived = new Promise<() => void>((resolve) => {
+    upstream.respond = (_request, response) => {
+      resolve(() => response.end('first'));
+    };
+  });
+  const first = ask(gateway, { headers: [key] });
+  const release = await arrived;
+  const second = await ask(gateway, { headers: [key] });
+  t.match(
+    { status: second.status, body: second.body, retry: second.header('retry-after') },
+    { status: 503, body: envelope('Service temporarily unavailable'), retry: '1' },
+  );
+  release();
+  t.match(await first, { status: 200 });
+  upstream.respond = (_request, response) => response.end('third');
+  t.match(await ask(gateway, { headers: [key] }), { status: 200 }, 'the place is free again');
+});
+
+t.test('a body above the limit is a 413, whether it is declared or streamed', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { limits: { bodyBytes: 1024 } } });
+  const head = `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\n`;
+  const open = () => connect(gateway.https, gateway.ca);
+  const declared = parseAnswer(
+    await exchangeBytes(open(), `${head}Content-Length: 1025\r\nExpect: 100-continue\r\n\r\n`),
+  );
+  t.match({ status: declared.status, body: declared.body }, { status: 413, body: envelope('Request body too large') });
+  t.equal(upstream.sockets.size, 0, 'declared: nothing goes upstream');
+  const chunk = `200\r\n${'x'.repeat(512)}\r\n`;
+  const streamed = parseAnswer(
+    await exchangeBytes(open(), `${head}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(5)}`),
+  );
+  t.match({ status: streamed.status, body: streamed.body }, { status: 413, body: envelope('Request body too large') });
+  t.equal(upstream.seen.length, 0, 'streamed: the upstream never got a complete request');
+  const exact = await ask(gateway, { method: 'POST', path: '/v1/payouts', body: 'x'.repeat(1024), headers: [key] });
+  t.equal(exact.status, 200, 'the limit itself is allowed');
+});
+
+t.test('Expect: 100-continue is answered only for a caller who may send the body', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const head = (value: string) =>
+    `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${value}\r\nConnection: close\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n`;
+  const refused = await exchangeBytes(connect(gateway.https, gateway.ca), head('svc_live_wrong'));
+  t.match(refused, /^HTTP\/1\.1 401 /);
+  const socket = connect(gateway.https, gateway.ca);
+  const received = exchangeBytes(socket, head(liveKey));
+  await once(socket, 'data');
+  socket.write('{}');
+  t.match(await received, /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK\r\n/);
+  t.equal(upstream.seen[0]?.headers.expect, undefined);
+});
+
+t.test('a GET whose caller hangs up is given up upstream; a POST is carried out', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  for (const method of ['GET', 'POST']) {
+    const socket = connect(gateway.https, gateway.ca);
+    const arrived = new Promise<ServerResponse>((resolve) => {
+      upstream.respond = (_request, response) => {
+        resolve(response);
+      };
+    });
+    socket.write(requestBytes({ method, path: '/v1/payouts', headers: [key], body: method === 'POST' ? '{}' : '' }));
+    const response = await arrived;
+    const closed = method === 'GET' ? closeOf(upstream) : Promise.resolve();
+    socket.destroy();
+    await closed;
+    if (method === 'POST') {
+      t.equal(upstream.sockets.size, 1, 'the POST is still being carried out');
+      response.end('{}');
+    }
+  }
+  await gateway.drain();
+  t.match(
+    gateway.lines.map((line) => [(line.event as { code: string }).code, line.http]),
+    [
+      ['client_closed', { response: { status_code: 499 } }],
+      ['client_closed', { response: { status_code: 499 } }],
+    ],
+  );
+});
+
+t.test('an upload that its caller breaks off is not carried out', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const socket = connect(gateway.https, gateway.ca);
+  socket.write(
+    `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nContent-Length: 100\r\n\r\n{"amount":`,
+  );
+  while (upstream.sockets.size === 0) await new Promise((resolve) => setImmediate(resolve));
+  const closed = closeOf(upstream);
+  socket.destroy();
+  await closed;
+  t.same(upstream.seen, []);
+});
+
+t.test('a pepper keys the look-up', async (t) => {
+  const upstream = await startUpstream(t);
+  const pepper = Buffer.from('pepper');
+  const peppered = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    pepper,
+    records: recordsOf(liveKey, {}, pepper),
+  });
+  t.equal((await ask(peppered, { headers: [key] })).status, 200);
+  const plain = await startTestGateway(t, { upstreamUrl: upstream.url, pepper, records: recordsOf(liveKey) });
+  t.equal((await ask(plain, { headers: [key] })).status, 401);
+});

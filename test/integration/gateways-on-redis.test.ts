@@ -1,0 +1,189 @@
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import https from 'node:https';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+import { startRedis, withoutRedis } from '../adapters/redis-server.js';
+import { liveKey, recordsOf, startUpstream } from '../http/harness.js';
+
+const main = path.resolve('dist/cli/main.js');
+const records = recordsOf(liveKey);
+const keyName = Object.keys(records).find((name) => name.startsWith('mg:key:')) ?? '';
+const keyRecord = records[keyName] as object;
+
+/** A gateway that is a process of its own. */
+interface GatewayProcess {
+  readonly child: ChildProcess;
+  readonly instanceId: string;
+  /** Asks on a kept connection; resolves with the status. */
+  ask(): Promise<number>;
+}
+
+t.test(
+  'gateways that are processes of their own share records and forget them together',
+  { skip: withoutRedis },
+  async (t) => {
+    const redis = await startRedis(t);
+    const upstream = await startUpstream(t);
+    const { cert, key } = await createSelfSigned(new Date());
+    const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-integration-'));
+    t.teardown(() => rm(directory, { recursive: true, force: true }));
+    const file = (name: string) => path.join(directory, name);
+    await writeFile(file('cert.txt'), cert);
+    await writeFile(file('key.txt'), key);
+    await writeFile(
+      file('config.yaml'),
+      `listen:
+  https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
+  http: null
+  management: null
+torExits: { enabled: false }
+accessLog: { destination: ${file('access.log')} }
+keyStore: { kind: redis, redis: { url: "${redis.url}" }, cache: { maxStaleSeconds: 3 } }
+upstreams: { transactions: { url: "${upstream.url}" } }
+routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
+`,
+    );
+    const write = async (values: Readonly<Record<string, unknown>>) => {
+      for (const [name, value] of Object.entries(values)) await redis.client.set(name, JSON.stringify(value));
+    };
+    const acknowledgements = async (): Promise<Map<string, number>> => {
+      const names = await redis.client.keys('mg:gateway:*');
+      const texts = await Promise.all(names.map((name) => redis.client.get(name)));
+      return new Map(
+        texts.flatMap((text) => {
+          if (text === null) return [];
+          const { instanceId, revision } = JSON.parse(text) as { instanceId: string; revision: number };
+          return [[instanceId, revision] as const];
+        }),
+      );
+    };
+
+    async function start(): Promise<GatewayProcess> {
+      const before = new Set((await acknowledgements()).keys());
+      const child = spawn(process.execPath, [main, 'gateway', '--config', file('config.yaml')], { stdio: 'pipe' });
+      t.teardown(() => child.kill('SIGKILL'));
+      let log = '';
+      const port = await new Promise<number>((resolve, reject) => {
+        child.stderr.on('data', (chunk: Buffer) => {
+          log += chunk.toString();
+          const started = /"https":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/.exec(log);
+          if (started !== null) resolve(Number(started[1]));
+        });
+        child.once('exit', () => {
+          reject(new Error(log));
+        });
+      });
+      const agent = new https.Agent({ keepAlive: true, maxSockets: 8, ca: cert });
+      t.teardown(() => {
+        agent.destroy();
+      });
+      const ask = () =>
+        new Promise<number>((resolve, reject) => {
+          const headers = { 'x-api-key': liveKey };
+          https
+            .get({ host: '127.0.0.1', port, path: '/v1/transactions', agent, headers }, (response) => {
+              response.resume().once('end', () => {
+                resolve(response.statusCode ?? 0);
+              });
+            })
+            .once('error', reject);
+        });
+      let instanceId: string | undefined;
+      while (instanceId === undefined) {
+        instanceId = [...(await acknowledgements()).keys()].find((id) => !before.has(id));
+        await wait(10);
+      }
+      return { child, instanceId, ask };
+    }
+
+    /** Writes as a registry does: the record, then the revision; and waits for those gateways to have dropped it. */
+    let revision = 0;
+    async function change(status: string, gateways: readonly GatewayProcess[]): Promise<void> {
+      revision += 1;
+      await write({ [keyName]: { ...keyRecord, status, revision }, 'mg:revision': revision });
+      for (;;) {
+        const acknowledged = await acknowledgements();
+        if (gateways.every(({ instanceId }) => (acknowledged.get(instanceId) ?? 0) >= revision)) return;
+        await wait(1);
+      }
+    }
+
+    await write(records);
+    const gateways = [await start(), await start(), await start()];
+    const [first] = gateways;
+    if (first === undefined) throw new Error('there is no gateway');
+
+    await t.test('under load, no request that began after a revocation was acknowledged is accepted', async (t) => {
+      let running = true;
+      const load = gateways.map(async (gateway) => {
+        let accepted = 0;
+        while (running) if ((await gateway.ask()) === 200) accepted += 1;
+        return accepted;
+      });
+      const wrong: string[] = [];
+      for (let count = 0; count < 60; count += 1) {
+        await change('REVOKED', gateways);
+        const answers = await Promise.all(gateways.flatMap((gateway) => [gateway.ask(), gateway.ask(), gateway.ask()]));
+        if (answers.some((status) => status !== 401)) wrong.push(`revocation ${count}: ${answers.join(' ')}`);
+        await change('ACTIVE', gateways);
+        const again = await Promise.all(gateways.map((gateway) => gateway.ask()));
+        if (again.some((status) => status !== 200)) wrong.push(`activation ${count}: ${again.join(' ')}`);
+      }
+      running = false;
+      t.same(wrong, []);
+      t.ok(
+        (await Promise.all(load)).every((accepted) => accepted > 0),
+        'and the load was accepted all the while',
+      );
+    });
+
+    await t.test('a gateway that was stopped believes nothing when it goes on', async (t) => {
+      const others = gateways.slice(1);
+      for (const stoppedFor of [0, 700, 2_200]) {
+        await change('ACTIVE', gateways);
+        t.equal(await first.ask(), 200);
+        first.child.kill('SIGSTOP');
+        await change('REVOKED', others);
+        t.ok(((await acknowledgements()).get(first.instanceId) ?? 0) < revision, 'it has acknowledged nothing');
+        const waiting = first.ask();
+        await wait(stoppedFor);
+        first.child.kill('SIGCONT');
+        const early = await waiting;
+        if (stoppedFor > 1_500) t.ok([401, 503].includes(early), `its first answer: ${early}`);
+        while (((await acknowledgements()).get(first.instanceId) ?? 0) < revision) await wait(5);
+        t.equal(await first.ask(), 401, 'and from its acknowledgement on it refuses');
+      }
+      await change('ACTIVE', gateways);
+    });
+
+    await t.test('an outage is never a bad key, and ends by itself', async (t) => {
+      for (const gateway of gateways) t.equal(await gateway.ask(), 200);
+      await redis.kill();
+      const seen = new Set<number>();
+      const begun = performance.now();
+      while (performance.now() - begun < 6_000) for (const gateway of gateways) seen.add(await gateway.ask());
+      t.same([...seen].toSorted(), [200, 503], 'what is held is served, and then nothing is: never 401');
+      await redis.restart();
+      for (const gateway of gateways) t.equal(await gateway.ask(), 503, 'an empty store decides nothing');
+      await write({ ...records, 'mg:revision': revision });
+      for (const gateway of gateways) {
+        let status = 503;
+        while (status === 503) status = await gateway.ask();
+        t.equal(status, 200);
+      }
+    });
+
+    await t.test('a gateway that ends is waited for by nobody', async (t) => {
+      first.child.kill('SIGTERM');
+      const [status] = (await once(first.child, 'exit')) as [number | null];
+      t.equal(status, 0);
+      t.notOk((await acknowledgements()).has(first.instanceId));
+    });
+  },
+);

@@ -1,0 +1,435 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { credentialChecks, requestChecks } from '../../src/policy/checks/index.js';
+import { denialOf, denials } from '../../src/policy/denials.js';
+import type { DenialCode } from '../../src/policy/denials.js';
+import { decide, denyCredential, denyRequest } from '../../src/policy/evaluate.js';
+import type { Credential, RequestFacts } from '../../src/policy/facts.js';
+import { compileIpRanges } from '../../src/policy/ip-ranges.js';
+import type { Environment, KeyFormat } from '../../src/policy/key-format.js';
+import { compileOriginPatterns } from '../../src/policy/origins.js';
+import { compilePermissions } from '../../src/policy/permissions.js';
+import type { Access } from '../../src/policy/permissions.js';
+import { acceptedFacts, acceptingCredential, address, now } from './fixtures.js';
+
+/** The table of the contract, written out once more: its order, its codes, its statuses, its words. */
+const table = [
+  ['https_required', 401, 'API requests must use HTTPS (TLS)'],
+  ['tor_blocked', 401, 'Tor traffic is not allowed'],
+  ['key_required', 401, 'API Key is required'],
+  ['key_format', 401, 'Invalid API key format'],
+  ['test_key_in_live', 401, 'Test API keys are not valid in production'],
+  ['live_key_in_test', 401, 'Live API keys are not valid in this environment'],
+  ['key_unknown', 401, 'Invalid API Key'],
+  ['key_inactive', 401, 'API Key is inactive or revoked'],
+  ['merchant_inactive', 401, 'Merchant is not active'],
+  ['merchant_not_live', 401, 'Merchant is not live'],
+  ['ip_not_allowed', 401, 'IP address not allowed'],
+  ['origin_not_allowed', 401, 'Origin not allowed'],
+  ['permission_denied', 403, 'Forbidden'],
+] as const;
+
+type Code = (typeof table)[number][0];
+const codes: readonly Code[] = table.map(([code]) => code);
+const requestCodes = codes.slice(0, 6);
+const credentialCodes = codes.slice(6);
+
+/** One way to break one row of the table, in the environments in which it can be broken. */
+interface Fault {
+  readonly code: Code;
+  readonly how: string;
+  readonly only?: Environment;
+  readonly facts?: Partial<RequestFacts>;
+  /** What is wrong with the credential; null: the key is unknown. */
+  readonly credential?: Partial<Credential> | null;
+}
+
+const faults: readonly Fault[] = [
+  { code: 'https_required', how: 'plain HTTP', facts: { secure: false } },
+  { code: 'tor_blocked', how: 'a Tor exit', facts: { torExit: true } },
+  { code: 'tor_blocked', how: 'an onion service', facts: { onionService: true } },
+  { code: 'key_required', how: 'no key', facts: { keyFormat: 'absent' } },
+  { code: 'key_format', how: 'a malformed key', facts: { keyFormat: 'malformed' } },
+  { code: 'test_key_in_live', how: 'a test key', only: 'live', facts: { keyFormat: 'test' } },
+  { code: 'live_key_in_test', how: 'a live key', only: 'test', facts: { keyFormat: 'live' } },
+  { code: 'key_unknown', how: 'an unknown key', credential: null },
+  { code: 'key_inactive', how: 'a revoked key', credential: { keyStatus: 'REVOKED' } },
+  { code: 'key_inactive', how: 'an inactive key', credential: { keyStatus: 'INACTIVE' } },
+  { code: 'key_inactive', how: 'a key status in lower case', credential: { keyStatus: 'active' } },
+  { code: 'key_inactive', how: 'an expired key', credential: { expiresAt: now - 1 } },
+  { code: 'merchant_inactive', how: 'a suspended merchant', credential: { merchantStatus: 'SUSPENDED' } },
+  { code: 'merchant_inactive', how: 'a merchant without a status', credential: { merchantStatus: '' } },
+  { code: 'merchant_not_live', how: 'go-live not enabled', only: 'live', credential: { goLive: false } },
+  { code: 'ip_not_allowed', how: 'an address beside the list', facts: { clientAddress: address('192.0.3.0') } },
+  { code: 'ip_not_allowed', how: 'an address of the other family', facts: { clientAddress: address('2001:db8::1') } },
+  { code: 'ip_not_allowed', how: 'an empty list', credential: { ipAllowlist: compileIpRanges([]) } },
+  {
+    code: 'origin_not_allowed',
+    how: 'another origin',
+    facts: { origin: { header: 'origin', value: 'https://evilshop.example' } },
+  },
+  { code: 'origin_not_allowed', how: 'no Origin, Referer or Host', facts: { origin: null } },
+  { code: 'origin_not_allowed', how: 'an empty list', credential: { originAllowlist: compileOriginPatterns([]) } },
+  { code: 'permission_denied', how: 'another resource', facts: { resource: 'customers' } },
+  { code: 'permission_denied', how: 'another access', facts: { access: 'read' } },
+  { code: 'permission_denied', how: 'no permissions', credential: { permissions: compilePermissions([]) } },
+];
+
+const environments: readonly Environment[] = ['live', 'test'];
+
+function faultsIn(environment: Environment): readonly Fault[] {
+  return faults.filter((fault) => fault.only === undefined || fault.only === environment);
+}
+
+/** The accepted request of an environment with some faults in it. */
+function broken(environment: Environment, present: readonly Fault[]): [RequestFacts, Credential | null] {
+  const facts = Object.assign({}, acceptedFacts(environment), ...present.map((fault) => fault.facts)) as RequestFacts;
+  if (present.some((fault) => fault.credential === null)) return [facts, null];
+  const changes = present.map((fault) => fault.credential);
+  return [facts, Object.assign({}, acceptingCredential(environment), ...changes) as Credential];
+}
+
+/** Whether two faults fit into one request: they do not want the same fact to be two different things. */
+function fit(a: Fault, b: Fault): boolean {
+  const fixed = Object.keys(a.facts ?? {});
+  return !Object.keys(b.facts ?? {}).some((key) => fixed.includes(key));
+}
+
+t.test('the table has the rows, order, statuses and exact messages that the contract promises', (t) => {
+  t.strictSame(
+    denials,
+    table.map(([code, status, message]) => ({ code, status, message })),
+  );
+  for (const [code, status, message] of table) t.strictSame(denialOf(code), { code, status, message });
+  t.throws(() => denialOf('no_such_code' as DenialCode), { message: 'no denial has the code no_such_code' });
+  t.end();
+});
+
+t.test('there is one check for each row, request rows before credential rows', (t) => {
+  t.strictSame(
+    requestChecks.map((check) => check.code),
+    requestCodes,
+  );
+  t.strictSame(
+    credentialChecks.map((check) => check.code),
+    credentialCodes,
+  );
+  t.end();
+});
+
+t.test('a request that obeys every rule is accepted, in either environment', (t) => {
+  for (const environment of environments) {
+    const [facts, credential] = broken(environment, []);
+    t.equal(decide(facts, credential), null, environment);
+    t.equal(denyRequest(facts), null, `${environment}, request half`);
+    t.equal(denyCredential(facts, credential), null, `${environment}, credential half`);
+  }
+  t.end();
+});
+
+t.test('each row alone denies with its own code, in its own half of the decision', (t) => {
+  t.strictSame([...new Set(faults.map((fault) => fault.code))], codes, 'every row has a fault');
+  for (const environment of environments) {
+    for (const fault of faultsIn(environment)) {
+      const [facts, credential] = broken(environment, [fault]);
+      const ofRequest = requestCodes.includes(fault.code);
+      const name = `${environment}: ${fault.how}`;
+      t.equal(decide(facts, credential), fault.code, name);
+      t.equal(denyRequest(facts), ofRequest ? fault.code : null, `${name}, request half`);
+      t.equal(denyCredential(facts, credential), ofRequest ? null : fault.code, `${name}, credential half`);
+    }
+  }
+  t.end();
+});
+
+t.test('of every two failing checks the earlier row of the table answers', (t) => {
+  const seen = new Set<string>();
+  for (const environment of environments) {
+    const possible = faultsIn(environment);
+    for (const [index, a] of possible.entries()) {
+      for (const b of possible.slice(index + 1)) {
+        if (a.code === b.code || !fit(a, b)) continue;
+        seen.add(`${a.code} ${b.code}`);
+        const winner = codes.indexOf(a.code) < codes.indexOf(b.code) ? a.code : b.code;
+        const name = `${environment}: ${winner} wins over ${winner === a.code ? b.code : a.code} (${a.how}, ${b.how})`;
+        t.equal(decide(...broken(environment, [a, b])), winner, name);
+      }
+    }
+  }
+  const pairs = codes.flatMap((a, index) => codes.slice(index + 1).map((b) => `${a} ${b}`));
+  t.equal(pairs.length, 78);
+  t.strictSame(
+    pairs.filter((pair) => !seen.has(pair)),
+    [
+      // one request has one key format …
+      'key_required key_format',
+      'key_required test_key_in_live',
+      'key_required live_key_in_test',
+      'key_format test_key_in_live',
+      'key_format live_key_in_test',
+      // … and one gateway one environment
+      'test_key_in_live live_key_in_test',
+      'live_key_in_test merchant_not_live',
+    ],
+    'every pair that can occur in one request has been tried',
+  );
+  t.end();
+});
+
+t.test('with everything wrong at once the rows answer one after the other as they are put right', (t) => {
+  for (const environment of environments) {
+    const remaining = faultsIn(environment).filter((fault) => fault.facts?.keyFormat !== 'absent');
+    const answers: (DenialCode | null)[] = [];
+    while (remaining.length > 0) {
+      // Object.assign lets the last one win, so the earlier key format has to come last.
+      const answer = decide(...broken(environment, remaining.toReversed()));
+      answers.push(answer);
+      const left = remaining.filter((fault) => fault.code !== answer);
+      if (left.length === remaining.length) break;
+      remaining.splice(0, remaining.length, ...left);
+    }
+    const never = environment === 'live' ? 'live_key_in_test' : 'test_key_in_live';
+    t.strictSame(
+      answers,
+      codes.filter(
+        (code) => code !== never && code !== 'key_required' && (environment === 'live' || code !== 'merchant_not_live'),
+      ),
+      environment,
+    );
+  }
+  t.end();
+});
+
+t.test('an unknown key is denied by every credential check on its own, so that none can open by mistake', (t) => {
+  for (const check of credentialChecks) t.equal(check.passes(acceptedFacts('live'), null), false, check.code);
+  t.equal(denyCredential(acceptedFacts('live'), null), 'key_unknown');
+  t.equal(denyCredential(acceptedFacts('test'), null), 'key_unknown');
+  t.end();
+});
+
+t.test('a key of the wrong form or environment passes none of the checks on the key that come after it', (t) => {
+  const failing = (environment: Environment, keyFormat: KeyFormat): readonly string[] =>
+    requestChecks.filter((check) => !check.passes({ ...acceptedFacts(environment), keyFormat })).map((c) => c.code);
+  t.strictSame(failing('live', 'absent'), ['key_required', 'key_format', 'test_key_in_live']);
+  t.strictSame(failing('live', 'malformed'), ['key_format', 'test_key_in_live']);
+  t.strictSame(failing('live', 'test'), ['test_key_in_live']);
+  t.strictSame(failing('live', 'live'), []);
+  t.strictSame(failing('test', 'absent'), ['key_required', 'key_format', 'live_key_in_test']);
+  t.strictSame(failing('test', 'malformed'), ['key_format', 'live_key_in_test']);
+  t.strictSame(failing('test', 'live'), ['live_key_in_test']);
+  t.strictSame(failing('test', 'test'), []);
+  t.end();
+});
+
+/** What is decided where the accepted request of an environment is changed in one or two places. */
+function decideWith(
+  environment: Environment,
+  facts: Partial<RequestFacts>,
+  credential: Partial<Credential> = {},
+): DenialCode | null {
+  return decide({ ...acceptedFacts(environment), ...facts }, { ...acceptingCredential(environment), ...credential });
+}
+
+t.test('go-live is asked for in production alone', (t) => {
+  t.equal(decideWith('live', {}, { goLive: false }), 'merchant_not_live');
+  t.equal(decideWith('test', {}, { goLive: false }), null);
+  t.equal(decideWith('test', {}, { goLive: true }), null);
+  t.end();
+});
+
+t.test('a key opens up to the instant before its end, and never from its end on', (t) => {
+  const at = (expiresAt: number | null): DenialCode | null => decideWith('live', {}, { expiresAt });
+  t.equal(at(now + 1), null, 'one millisecond before its end');
+  t.equal(at(now), 'key_inactive', 'at its end');
+  t.equal(at(now - 1), 'key_inactive', 'one millisecond after its end');
+  t.equal(at(0), 'key_inactive', 'an end in 1970 is an end, not "never"');
+  t.equal(at(null), null, 'no end');
+  t.equal(at(NaN), 'key_inactive', 'an end that is no number has passed');
+  t.equal(decideWith('live', { now: Number.MAX_SAFE_INTEGER }, { expiresAt: null }), null, 'no end, ever');
+  t.equal(decideWith('live', {}, { keyStatus: 'REVOKED', expiresAt: null }), 'key_inactive', 'revoked and without end');
+  t.end();
+});
+
+t.test('only the exact status ACTIVE opens, for keys as for merchants', (t) => {
+  for (const status of ['', ' ', 'active', 'Active', 'ACTIVE ', ' ACTIVE', 'INACTIVE', 'REVOKED', 'PENDING', 'null']) {
+    t.equal(decideWith('live', {}, { keyStatus: status }), 'key_inactive', `key ${JSON.stringify(status)}`);
+    t.equal(
+      decideWith('live', {}, { merchantStatus: status }),
+      'merchant_inactive',
+      `merchant ${JSON.stringify(status)}`,
+    );
+  }
+  t.end();
+});
+
+t.test('a list that is not configured admits everybody, an empty one nobody', (t) => {
+  const anywhere = { clientAddress: address('203.0.113.9'), origin: { header: 'host', value: 'x.test' } } as const;
+  t.equal(decideWith('live', anywhere, { ipAllowlist: null, originAllowlist: null }), null);
+  t.equal(decideWith('live', { origin: null }, { originAllowlist: null }), null, 'not even an origin is needed');
+  t.equal(decideWith('live', {}, { ipAllowlist: compileIpRanges([]) }), 'ip_not_allowed');
+  t.equal(decideWith('live', {}, { originAllowlist: compileOriginPatterns([]) }), 'origin_not_allowed');
+  t.equal(decideWith('live', { origin: null }), 'origin_not_allowed', 'a list wants an origin');
+  t.end();
+});
+
+t.test('an IPv4 caller who arrives in IPv4-mapped form is the same caller', (t) => {
+  t.equal(decideWith('live', { clientAddress: address('::ffff:192.0.2.7') }), null);
+  t.equal(decideWith('live', { clientAddress: address('::ffff:c000:207') }), null);
+  t.equal(decideWith('live', { clientAddress: address('::ffff:192.0.3.7') }), 'ip_not_allowed');
+  t.end();
+});
+
+t.test('a path without a route needs no permission, but everything else', (t) => {
+  const none = { permissions: compilePermissions([]) };
+  t.equal(decideWith('live', { resource: null }, none), null);
+  t.equal(decideWith('live', {}, none), 'permission_denied');
+  t.equal(decideWith('live', { resource: 'unheard-of' }), 'permission_denied', 'a resource nobody was given');
+  t.equal(decideWith('live', { resource: '' }), 'permission_denied', 'a resource without a name is not "no route"');
+  t.equal(decideWith('live', { resource: null }, { keyStatus: 'REVOKED' }), 'key_inactive');
+  t.equal(decide({ ...acceptedFacts('live'), resource: null }, null), 'key_unknown');
+  t.end();
+});
+
+/** A request and a credential in words, for an oracle that compares words and compiles nothing. */
+interface World {
+  readonly environment: Environment;
+  readonly secure: boolean;
+  readonly torExit: boolean;
+  readonly onionService: boolean;
+  readonly keyFormat: KeyFormat;
+  readonly clientAddress: string;
+  readonly host: string | null;
+  readonly resource: string | null;
+  readonly access: Access;
+  readonly now: number;
+  readonly record: {
+    readonly keyStatus: string;
+    readonly expiresAt: number | null;
+    readonly permissions: readonly string[];
+    readonly merchantStatus: string;
+    readonly goLive: boolean;
+    readonly ipAllowlist: readonly string[] | null;
+    readonly originAllowlist: readonly string[] | null;
+  } | null;
+}
+
+/** Whether a list is configured, and the text is not on it. */
+function isMissing(text: string | null, list: readonly string[] | null | undefined): boolean {
+  return Array.isArray(list) && !(list as readonly (string | null)[]).includes(text);
+}
+
+/** The contract's rows as sentences: when a row fails. Without a record only `key_unknown` can be told. */
+const sentences: readonly (readonly [Code, (world: World) => boolean])[] = [
+  ['https_required', (w) => !w.secure],
+  ['tor_blocked', (w) => w.torExit || w.onionService],
+  ['key_required', (w) => w.keyFormat === 'absent'],
+  ['key_format', (w) => w.keyFormat === 'malformed'],
+  ['test_key_in_live', (w) => w.environment === 'live' && w.keyFormat === 'test'],
+  ['live_key_in_test', (w) => w.environment === 'test' && w.keyFormat === 'live'],
+  ['key_unknown', (w) => w.record === null],
+  [
+    'key_inactive',
+    ({ record, now }) =>
+      record !== null && !(record.keyStatus === 'ACTIVE' && (record.expiresAt === null || record.expiresAt > now)),
+  ],
+  ['merchant_inactive', ({ record }) => record !== null && record.merchantStatus !== 'ACTIVE'],
+  ['merchant_not_live', ({ record, environment }) => environment === 'live' && record !== null && !record.goLive],
+  ['ip_not_allowed', ({ record, clientAddress }) => isMissing(clientAddress, record?.ipAllowlist)],
+  ['origin_not_allowed', ({ record, host }) => isMissing(host, record?.originAllowlist)],
+  [
+    'permission_denied',
+    ({ record, resource, access }) =>
+      record !== null &&
+      resource !== null &&
+      !['*', `${resource}:*`, `${resource}:${access}`].some((permission) => record.permissions.includes(permission)),
+  ],
+];
+
+/** Mostly what passes, so that the later rows get their turn. */
+function mostly<T>(good: T, ...others: readonly T[]): fc.Arbitrary<T> {
+  return fc.oneof({ weight: 12, arbitrary: fc.constant(good) }, { weight: 1, arbitrary: fc.constantFrom(...others) });
+}
+
+const addresses = ['192.0.2.7', '192.0.2.8', '2001:db8::7'];
+const hosts = ['shop.example', 'pay.shop.example', 'evilshop.example'];
+const permissions = ['*', 'payouts:*', 'payouts:read', 'payouts:write', 'customers:read', 'customers:*'];
+
+const world: fc.Arbitrary<World> = fc.constantFrom(...environments).chain((environment) =>
+  fc.record({
+    environment: fc.constant(environment),
+    secure: mostly(true, false),
+    torExit: mostly(false, true),
+    onionService: mostly(false, true),
+    keyFormat: mostly<KeyFormat>(environment, 'absent', 'malformed', 'live', 'test'),
+    clientAddress: fc.constantFrom(...addresses),
+    host: mostly<string | null>('shop.example', ...hosts, null),
+    resource: fc.constantFrom('payouts', 'customers', 'wallets', null),
+    access: fc.constantFrom<Access>('read', 'write'),
+    now: fc.constant(now),
+    record: fc.option(
+      fc.record({
+        keyStatus: mostly('ACTIVE', 'REVOKED', 'INACTIVE', ''),
+        expiresAt: mostly<number | null>(null, now - 1, now, now + 1, 0),
+        permissions: fc.subarray(permissions),
+        merchantStatus: mostly('ACTIVE', 'SUSPENDED', 'active'),
+        goLive: mostly(true, false),
+        ipAllowlist: fc.option(fc.subarray(addresses), { freq: 2 }),
+        originAllowlist: fc.option(fc.subarray(hosts), { freq: 2 }),
+      }),
+      { freq: 15 },
+    ),
+  }),
+);
+
+function factsOf(world: World): RequestFacts {
+  return Object.freeze({
+    environment: world.environment,
+    secure: world.secure,
+    clientAddress: address(world.clientAddress),
+    torExit: world.torExit,
+    onionService: world.onionService,
+    keyFormat: world.keyFormat,
+    origin: world.host === null ? null : { header: 'origin', value: `https://${world.host}` },
+    resource: world.resource,
+    access: world.access,
+    now: world.now,
+  } satisfies RequestFacts);
+}
+
+function credentialOf({ environment, record }: World): Credential | null {
+  if (record === null) return null;
+  return Object.freeze({
+    ...acceptingCredential(environment),
+    keyStatus: record.keyStatus,
+    expiresAt: record.expiresAt,
+    permissions: compilePermissions(record.permissions),
+    merchantStatus: record.merchantStatus,
+    goLive: record.goLive,
+    ipAllowlist: record.ipAllowlist === null ? null : compileIpRanges(record.ipAllowlist),
+    originAllowlist: record.originAllowlist === null ? null : compileOriginPatterns(record.originAllowlist),
+  });
+}
+
+t.test('whatever the request and the record, the first failing row of the contract answers', (t) => {
+  const answers = new Set<string>();
+  fc.assert(
+    fc.property(world, (world) => {
+      const expected = sentences.find(([, fails]) => fails(world))?.[0] ?? null;
+      const facts = factsOf(world);
+      const credential = credentialOf(world);
+      answers.add(String(expected));
+      return (
+        decide(facts, credential) === expected &&
+        decide(facts, credential) === expected &&
+        (denyRequest(facts) ?? denyCredential(facts, credential)) === expected
+      );
+    }),
+    { seed: 20250115, numRuns: 5000 },
+  );
+  t.strictSame(
+    [...codes, 'null'].filter((code) => !answers.has(code)),
+    [],
+    'every row, and acceptance, has had its turn',
+  );
+  t.end();
+});

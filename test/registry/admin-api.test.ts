@@ -1,0 +1,237 @@
+import t from 'tap';
+import { startRegistry } from '../../src/registry/start-registry.js';
+import { onEachDatabase } from '../database/each-database.js';
+import { ManualTime, outwait, until } from './manual-time.js';
+import { gateway, MemoryRecordsStore } from './memory-records-store.js';
+import { registryFixture, token } from './registry-fixture.js';
+
+t.test('nobody is let in without the token, or learns which paths there are', async (t) => {
+  const { app } = await registryFixture(t, 'sqlite::memory:');
+  const required = { success: false, message: 'A bearer token is required', data: null };
+  const invalid = { success: false, message: 'Invalid token', data: null };
+  const cases: [authorization: string | undefined, body: object][] = [
+    [undefined, required],
+    ['', required],
+    [token, required],
+    [`Basic ${Buffer.from(`admin:${token}`).toString('base64')}`, invalid],
+    ['Bearer', required],
+    [`Bearer ${token}x`, invalid],
+    [`Bearer ${token.slice(0, -1)}`, invalid],
+    [`Bearer ${token.toUpperCase()}`, invalid],
+    [`Bearer ${token} ${token}`, required],
+    [`Bearer ${token}, Bearer ${token}`, required],
+  ];
+  for (const [authorization, body] of cases) {
+    for (const [method, url] of [
+      ['GET', '/merchants'],
+      ['POST', '/merchants'],
+      ['GET', '/nothing'],
+      ['OPTIONS', '/merchants'],
+    ] as const) {
+      const headers = authorization === undefined ? {} : { authorization };
+      const answer = await app.inject({ method, url, headers, ...(method === 'POST' ? { payload: '{' } : {}) });
+      t.equal(answer.statusCode, 401, `${method} ${url} ${authorization ?? ''}`);
+      t.same(answer.json(), authorization?.startsWith('Basic') === true ? required : body);
+      t.equal(answer.headers['www-authenticate'], 'Bearer');
+      t.equal(answer.headers['cache-control'], 'no-store');
+      t.equal(answer.headers['content-type'], 'application/json; charset=utf-8');
+      t.equal(answer.headers['access-control-allow-origin'], undefined);
+    }
+  }
+  const headers = { authorization: `bearer  ${token}` };
+  t.equal((await app.inject({ url: '/merchants', headers })).statusCode, 200, 'the scheme is in whatever case');
+  t.equal((await app.inject({ url: '/nothing', headers })).statusCode, 404);
+  t.equal((await app.inject({ url: '/merchants', headers: { cookie: `token=${token}` } })).statusCode, 401);
+  t.equal((await app.inject({ url: `/merchants?access_token=${token}` })).statusCode, 401);
+});
+
+t.test('the name in whose name a change is made is bounded and plain', async (t) => {
+  const { call } = await registryFixture(t, 'sqlite::memory:');
+  for (const actor of ['a'.repeat(65), 'a b', 'a,b', '<script>', '-x', 'a\u00e9']) {
+    const answer = await call('POST', '/merchants', { body: { name: 'x' }, headers: { 'x-actor': actor } });
+    t.match(answer, { status: 400, body: { message: /^x-actor must be/ } }, actor);
+  }
+  t.match((await call('GET', '/merchants')).body, { meta: { total_records: 0 } });
+  for (const actor of ['ada@example.com', 'ci:deploy-7', '']) {
+    await call('POST', '/merchants', { body: { name: 'x' }, headers: { 'x-actor': actor } });
+  }
+  const events = (await call<{ actor: string }[]>('GET', '/events')).body.data;
+  t.same(
+    events.map(({ actor }) => actor),
+    ['admin', 'ci:deploy-7', 'ada@example.com'],
+  );
+});
+
+t.test('the live gateways are listed with what they have acknowledged', async (t) => {
+  const { call, createMerchant, store } = await registryFixture(t, 'sqlite::memory:');
+  store.live = [gateway('b', { environment: 'test' }), gateway('a')];
+  await createMerchant();
+  const startedAt = '2026-01-15T11:00:00.000Z';
+  t.same((await call('GET', '/gateways')).body, {
+    ...{ success: true, message: 'Gateways retrieved' },
+    data: [
+      { instanceId: 'a', revision: 1, environment: 'live', host: 'a.internal', startedAt },
+      { instanceId: 'b', revision: 1, environment: 'test', host: 'b.internal', startedAt },
+    ],
+  });
+});
+
+interface Schema {
+  readonly type?: string;
+  readonly pattern?: unknown;
+  readonly properties?: Record<string, Schema>;
+  readonly additionalProperties?: boolean;
+}
+
+interface Description {
+  readonly openapi: string;
+  readonly paths: Record<
+    string,
+    Record<
+      string,
+      {
+        operationId: string;
+        parameters: { name: string; in: string }[];
+        requestBody?: { content: { 'application/json': { schema: Schema } } };
+        responses: Record<string, { content: { 'application/json': { schema: Schema } } }>;
+      }
+    >
+  >;
+}
+
+t.test('the API is described from the schemas that it checks by, and its health told, without a token', async (t) => {
+  const { app, call, createMerchant, database } = await registryFixture(t, 'sqlite::memory:');
+  const answer = await app.inject('/openapi.json');
+  t.equal(answer.statusCode, 200);
+  const description = answer.json<Description>();
+  t.equal(description.openapi, '3.1.0');
+  const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ name: `${method} ${path}`, ...operation })),
+  );
+  t.same(operations.map(({ name }) => name).sort(), [
+    ...['get /events', 'get /gateways', 'get /merchants', 'get /merchants/{id}', 'get /merchants/{id}/keys'],
+    ...['patch /merchants/{id}', 'post /keys/{id}/reset', 'post /keys/{id}/revoke', 'post /merchants'],
+    'post /merchants/{id}/keys',
+  ]);
+  t.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);
+  const create = description.paths['/merchants']?.post;
+  const body = create?.requestBody?.content['application/json'].schema;
+  t.same(Object.keys(body?.properties ?? {}), [
+    'name',
+    'status',
+    'goLive',
+    'ipAllowlist',
+    'originAllowlist',
+    'confirm',
+  ]);
+  t.equal(body?.additionalProperties, false);
+  t.equal(body?.properties?.status?.pattern, '^[A-Z][A-Z_]{0,31}$');
+  t.same(
+    description.paths['/events']?.get?.parameters.map(({ name }) => name),
+    ['page', 'per_page', 'merchantId', 'keyId', 'action', 'since'],
+  );
+  t.notMatch(answer.body, /"(?:pattern)":\{/, 'no pattern is lost');
+
+  const data = create?.responses['201']?.content['application/json'].schema.properties?.data?.properties ?? {};
+  t.same(Object.keys(await createMerchant()).sort(), Object.keys(data).sort(), 'answers have the fields that it names');
+  for (const path of ['/livez', '/readyz']) {
+    const health = await app.inject(path);
+    t.equal(health.statusCode, 200, path);
+    t.match(health.json(), { success: true });
+  }
+  t.equal((await call('GET', '/openapi.json')).status, 200, 'with a token, too');
+  await database.destroy();
+  const unready = await app.inject('/readyz');
+  t.equal(unready.statusCode, 503);
+  t.same(unready.json(), { success: false, message: 'The database is away', data: null });
+  t.equal((await app.inject('/livez')).statusCode, 200, 'to live needs no database');
+});
+
+const parts = { random: (size: number) => Buffer.alloc(size, 7), pepper: null, maxStaleSeconds: 30 };
+
+onEachDatabase(
+  'the registry starts also while the store is away, and what was answered outlives a restart',
+  async (t, url) => {
+    const time = new ManualTime();
+    const store = new MemoryRecordsStore();
+    const directory = t.testdir({ token: `${token}\n` });
+    const options = { host: '127.0.0.1', port: 0, databaseUrl: url, tokenFile: `${directory}/token` };
+    store.fails = () => 'before';
+    const first = await startRegistry({ ...options, ...parts, store, clock: time, timers: time });
+    const created = await outwait(time, send(first.url, 'POST', '/merchants', { name: 'kept' }));
+    t.match(created, { status: 202, body: { data: { propagation: { projected: false } } } });
+    await first.close();
+    await t.rejects(send(first.url, 'GET', '/livez'), 'it no longer listens');
+
+    store.fails = () => null;
+    const second = await startRegistry({ ...options, ...parts, store, clock: time, timers: time });
+    t.teardown(() => second.close());
+    await until(() => store.meta !== null);
+    t.match(await send(second.url, 'GET', '/merchants'), { body: { data: [{ name: 'kept' }] } });
+    t.match([...store.records.values()], [{ name: 'kept' }]);
+  },
+);
+
+t.test('what has begun is answered before the registry ends', async (t) => {
+  const time = new ManualTime();
+  const store = new MemoryRecordsStore();
+  const tokenFile = `${t.testdir({ token })}/token`;
+  const options = { host: '::1', port: 0, databaseUrl: 'sqlite::memory:', tokenFile };
+  const registry = await startRegistry({ ...options, ...parts, store, clock: time, timers: time });
+  t.match(registry.url, /^http:\/\/\[::1\]:\d+$/);
+  await until(() => store.meta !== null);
+  store.live = [gateway('deaf', { acknowledges: false })];
+  const creating = send(registry.url, 'POST', '/merchants', { name: 'x' });
+  await until(() => store.revision === 1);
+  const closing = registry.close();
+  t.match(await outwait(time, creating), { status: 201, body: { data: { propagation: { pending: [{}] } } } });
+  await closing;
+});
+
+t.test('a start that fails says why, and leaves nothing open', async (t) => {
+  const time = new ManualTime();
+  const directory = t.testdir({ token, short: 'x'.repeat(31), spaced: `${token} ${token}`, empty: '' });
+  const store = new MemoryRecordsStore();
+  const options = { host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', tokenFile: `${directory}/token` };
+  const start = (changes: object) =>
+    startRegistry({ ...options, ...parts, ...changes, store, clock: time, timers: time });
+  const registry = await start({});
+  t.teardown(() => registry.close());
+  await until(() => time.untilNext !== null);
+  const cases: [changes: object, message: RegExp][] = [
+    [{ tokenFile: null }, /^registry\.tokenFile must name a file with a token of at least 32 characters/],
+    [{ tokenFile: `${directory}/none` }, /^The token file .*none cannot be read: there is no such file\.$/],
+    [{ tokenFile: `${directory}/short` }, /must hold one token of at least 32/],
+    [{ tokenFile: `${directory}/spaced` }, /must hold one token of at least 32/],
+    [{ tokenFile: `${directory}/empty` }, /must hold one token of at least 32/],
+    [
+      { databaseUrl: 'postgres://admin:s3cr3tw0rd@127.0.0.1:1/x' },
+      /^The PostgreSQL database x at 127\.0\.0\.1:1 cannot be used/,
+    ],
+    [
+      { port: Number(new URL(registry.url).port) },
+      /^Cannot listen on 127\.0\.0\.1:\d+ \(registry\.listen\): the port is taken/,
+    ],
+  ];
+  for (const [changes, message] of cases) {
+    await t.rejects(start(changes), { message });
+    await t.rejects(
+      start(changes).catch((error: unknown) => Promise.reject(new Error(String(error)))),
+      {
+        message: /^(?!.*(?:s3cr3tw0rd|a-token-of)).*$/,
+      },
+    );
+  }
+});
+
+async function send(base: string, method: string, path: string, body?: object) {
+  const response = await fetch(`${base}${path}`, {
+    method,
+    headers: {
+      ...{ authorization: `Bearer ${token}`, connection: 'close' },
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return { status: response.status, body: await response.json() };
+}

@@ -1,0 +1,224 @@
+import { sql } from 'kysely';
+import t from 'tap';
+import { isGeneratedApiKey, lookupIdOf } from '../../src/gateway/api-key.js';
+import { onEachDatabase } from '../database/each-database.js';
+import { pepper, registryFixture, type NewKey } from './registry-fixture.js';
+
+const now = '2026-01-15T12:00:00.000Z';
+const day = 24 * 60 * 60 * 1000;
+
+onEachDatabase('a key is shown once; what is kept of it is its look-up id', async (t, url) => {
+  const { call, createMerchant, store } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  const body = {
+    environment: 'test',
+    permissions: ['payouts:*', 'customers:read', 'payouts:*'],
+    label: 'Till 4',
+    expiresIn: '90d',
+  };
+  const created = await call<NewKey>('POST', `/merchants/${id}/keys`, { body });
+  t.equal(created.status, 201);
+  const { key, propagation, ...shown } = created.body.data;
+  t.ok(isGeneratedApiKey(key));
+  t.same(propagation, { gateways: 0, confirmed: 0, pending: [], milliseconds: 0 });
+  t.match(shown.keyId, /^key_[0-9A-HJKMNP-TV-Z]{26}$/);
+  const expiresAt = new Date(Date.parse(now) + 90 * day).toISOString();
+  t.same(shown, {
+    ...{ keyId: shown.keyId, merchantId: id, environment: 'test', prefix: 'svc_test_', status: 'ACTIVE' },
+    ...{
+      permissions: ['payouts:*', 'customers:read'],
+      label: 'Till 4',
+      expiresAt,
+      revision: 2,
+      createdAt: now,
+      updatedAt: now,
+    },
+  });
+  t.same((await call('GET', `/merchants/${id}/keys`)).body, {
+    ...{ success: true, message: 'Keys retrieved', data: [shown] },
+    meta: { total_records: 1, current_page: 1, total_pages: 1, per_page: 20 },
+  });
+  t.same(store.records.get(`key:${lookupIdOf(key, pepper)}`), {
+    ...{ keyId: shown.keyId, merchantId: id, environment: 'test', status: 'ACTIVE', expiresAt, revision: 2 },
+    permissions: ['payouts:*', 'customers:read'],
+  });
+  const plain = await call('POST', `/merchants/${id}/keys`, { body: { environment: 'live' } });
+  t.match(plain.body.data, { prefix: 'svc_live_', permissions: ['*'], label: null, expiresAt: null });
+});
+
+onEachDatabase('a revoked key stays revoked, and to revoke it again changes nothing', async (t, url) => {
+  const { call, createKey, createMerchant, store } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  const { keyId, key } = await createKey(id);
+  const revoked = await call('POST', `/keys/${keyId}/revoke`);
+  t.match(revoked, { status: 200, body: { message: 'Key revoked', data: { keyId, status: 'REVOKED', revision: 3 } } });
+  t.match(store.records.get(`key:${lookupIdOf(key, pepper)}`), { keyId, status: 'REVOKED', revision: 3 });
+  t.same((await call('POST', `/keys/${keyId}/revoke`, { body: {} })).body, revoked.body);
+  t.equal((await call('POST', `/keys/${keyId}/revoke`, { body: { when: 'later' } })).status, 422);
+  t.match(await call('POST', `/keys/${keyId}/reset`, { body: {} }), {
+    ...{ status: 409, body: { message: 'The key is not active any more: create a new one', data: null } },
+  });
+  const events = (await call<object[]>('GET', `/events?keyId=${keyId}`)).body.data;
+  t.match(events, [
+    { action: 'key.revoked', revision: 3, before: { status: 'ACTIVE' }, after: { status: 'REVOKED' } },
+    { action: 'key.created', revision: 2, before: null, after: { status: 'ACTIVE' } },
+  ]);
+});
+
+onEachDatabase(
+  'a reset makes a key that may do the same, and ends the old one now or after the grace',
+  async (t, url) => {
+    const { call, createKey, createMerchant, store, time } = await registryFixture(t, url);
+    const { id } = await createMerchant();
+    const fields = { environment: 'test', permissions: ['payouts:write'], label: 'Till 4', expiresIn: '10d' };
+    const end = new Date(Date.parse(now) + 10 * day).toISOString();
+    const first = await createKey(id, fields);
+    const answer = await call<NewKey>('POST', `/keys/${first.keyId}/reset`, { body: {} });
+    t.equal(answer.status, 201);
+    const second = answer.body.data;
+    t.match(second, {
+      ...{
+        merchantId: id,
+        environment: 'test',
+        permissions: ['payouts:write'],
+        label: 'Till 4',
+        expiresAt: end,
+        revision: 3,
+      },
+      ...{ status: 'ACTIVE', replaces: { keyId: first.keyId, status: 'REVOKED', expiresAt: end, revision: 3 } },
+    });
+    t.ok(isGeneratedApiKey(second.key));
+    t.not(second.key, first.key);
+    t.match(store.records.get(`key:${lookupIdOf(first.key, pepper)}`), { status: 'REVOKED' });
+    t.match(store.records.get(`key:${lookupIdOf(second.key, pepper)}`), { status: 'ACTIVE', expiresAt: end });
+
+    const grace = { graceSeconds: 3600, expiresIn: '20d' };
+    const third = await call<NewKey>('POST', `/keys/${second.keyId}/reset`, { body: grace });
+    const graceEnd = new Date(Date.parse(now) + 3600_000).toISOString();
+    t.match(third.body.data, {
+      expiresAt: new Date(Date.parse(now) + 20 * day).toISOString(),
+      replaces: { keyId: second.keyId, status: 'ACTIVE', expiresAt: graceEnd },
+    });
+    t.match(store.records.get(`key:${lookupIdOf(second.key, pepper)}`), { status: 'ACTIVE', expiresAt: graceEnd });
+    const longer = await call('POST', `/keys/${second.keyId}/reset`, { body: { graceSeconds: 30 * 24 * 3600 } });
+    t.match(longer.body.data, { replaces: { expiresAt: graceEnd } }, 'a grace does not make a key live longer');
+    time.advance(3600_000);
+    t.equal((await call('POST', `/keys/${second.keyId}/reset`, { body: {} })).status, 409, 'it has ended meanwhile');
+
+    const events = (await call<object[]>('GET', `/events?keyId=${first.keyId}&action=key.reset`)).body.data;
+    t.match(events, [{ revision: 3, before: { status: 'ACTIVE' }, after: { status: 'REVOKED' } }]);
+    t.match((await call('GET', `/events?keyId=${second.keyId}`)).body.data, [
+      ...[{ action: 'key.reset' }, { action: 'key.reset' }, { action: 'key.created', revision: 3 }],
+    ]);
+  },
+);
+
+t.test('each field of a key is refused in plain words', async (t) => {
+  const { call, createKey, createMerchant } = await registryFixture(t, 'sqlite::memory:');
+  const { id } = await createMerchant();
+  const cases: [fields: object, path: string, message: RegExp][] = [
+    [{ environment: undefined }, 'environment', /is required/],
+    [{ environment: 'LIVE' }, 'environment', /must be live or test/],
+    [{ permissions: [] }, 'permissions', /a list of 1 to 100 permissions/],
+    [{ permissions: Array.from({ length: 101 }, () => '*') }, 'permissions', /1 to 100/],
+    [{ permissions: ['payouts'] }, 'permissions', /"payouts" is not a permission/],
+    [{ permissions: ['payouts:delete'] }, 'permissions', /is not a permission/],
+    [{ expiresAt: now }, 'expiresAt', /a date and time to come/],
+    [{ expiresAt: '2030-02-30T00:00:00Z' }, 'expiresAt', /that there is/],
+    [{ expiresAt: '2030-01-01' }, 'expiresAt', /with its zone/],
+    [{ expiresAt: '2030-01-01T00:00:00' }, 'expiresAt', /with its zone/],
+    [{ expiresAt: '2030-01-01T00:00:00Z', expiresIn: '1d' }, 'expiresIn', /cannot both be given/],
+    [{ expiresIn: '0d' }, 'expiresIn', /such as 90d/],
+    [{ expiresIn: '90' }, 'expiresIn', /such as 90d/],
+    [{ expiresIn: '999999999d' }, 'expiresIn', /before the year 10000/],
+    [{ label: 'a\nb' }, 'label', /on one line/],
+    [{ key: 'svc_live_mine' }, 'key', /is not a known field/],
+  ];
+  for (const [fields, path, message] of cases) {
+    const answer = await call('POST', `/merchants/${id}/keys`, { body: { environment: 'live', ...fields } });
+    const expected = { status: 422, body: { message, data: { errors: [{ path, message }] } } };
+    t.match(answer, expected, JSON.stringify(fields).slice(0, 80));
+  }
+  const { keyId } = await createKey(id, { expiresAt: '2030-01-01T01:00:00+01:00' });
+  t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, expiresAt: '2030-01-01T00:00:00.000Z' }]);
+  for (const graceSeconds of [-1, 1.5, '60', 30 * 24 * 3600 + 1]) {
+    t.equal((await call('POST', `/keys/${keyId}/reset`, { body: { graceSeconds } })).status, 422);
+  }
+  for (const [method, path, body] of [
+    ['POST', '/merchants/m_nobody/keys', { environment: 'live' }],
+    ['GET', '/merchants/m_nobody/keys', undefined],
+    ['POST', '/keys/key_nobody/revoke', undefined],
+    ['POST', '/keys/key_nobody/reset', {}],
+    ['POST', '/keys/a%20b/revoke', undefined],
+  ] as const) {
+    t.match(await call(method, path, { body }), { status: 404, body: { message: /^(Merchant|Key) not found$/ } }, path);
+  }
+});
+
+onEachDatabase('events are paged and found by merchant, key, action and time', async (t, url) => {
+  const { call, createKey, createMerchant, time } = await registryFixture(t, url);
+  const [one, other] = [await createMerchant(), await createMerchant()];
+  time.advance(1000);
+  const { keyId } = await createKey(one.id);
+  time.advance(1000);
+  await call('POST', `/keys/${keyId}/revoke`);
+  const found = async (query: string) =>
+    (await call<{ seq: number }[]>('GET', `/events?${query}`)).body.data.map(({ seq }) => seq);
+  t.same(await found(''), [4, 3, 2, 1]);
+  t.same(await found(`merchantId=${one.id}`), [4, 3, 1]);
+  t.same(await found(`merchantId=${other.id}`), [2]);
+  t.same(await found(`keyId=${keyId}`), [4, 3]);
+  t.same(await found('action=merchant.created'), [2, 1]);
+  t.same(await found('since=2026-01-15T12:00:01Z'), [4, 3]);
+  t.same(await found('since=2026-01-15T13:00:02%2B01:00'), [4]);
+  t.same(await found('per_page=3&page=2'), [1]);
+  for (const query of ['since=yesterday', 'since=2026-02-30T00:00:00Z', 'action=drop', 'merchantId=a%20b', 'actor=x']) {
+    t.equal((await call('GET', `/events?${query}`)).status, 422, query);
+  }
+});
+
+onEachDatabase(
+  'canary: a key, and any six characters of its secret, are in the one answer and nowhere else',
+  async (t, url) => {
+    const { call, createKey, createMerchant, database, logged, store } = await registryFixture(t, url);
+    const { id } = await createMerchant();
+    const keys = [await createKey(id, { label: 'canary' }), await createKey(id, { environment: 'test' })];
+    keys.push(
+      (await call<NewKey>('POST', `/keys/${keys[0]?.keyId ?? ''}/reset`, { body: { graceSeconds: 60 } })).body.data,
+    );
+    await call('POST', `/keys/${keys[1]?.keyId ?? ''}/revoke`);
+    store.fails = () => 'midway';
+    await call('GET', '/gateways');
+    store.fails = () => null;
+
+    const tables = ['merchants', 'api_keys', 'events', 'outbox', 'revision', 'projector'];
+    const rows = await Promise.all(tables.map((table) => sql`select * from ${sql.table(table)}`.execute(database)));
+    const answers = [
+      '/merchants',
+      `/merchants/${id}`,
+      `/merchants/${id}/keys`,
+      '/events',
+      '/gateways',
+      '/openapi.json',
+      '/readyz',
+    ];
+    const seen = [
+      ...rows.map(({ rows }) => JSON.stringify(rows)),
+      ...(await Promise.all(answers.map(async (path) => JSON.stringify(await call('GET', path))))),
+      JSON.stringify(await call('POST', `/keys/${keys[2]?.keyId ?? ''}/revoke`)),
+      JSON.stringify(await call('POST', `/keys/${keys[2]?.keyId ?? ''}/reset`, { body: {} })),
+      JSON.stringify(logged),
+      store.text(),
+    ].join('\n');
+    t.match(seen, 'canary', 'what is searched is what was written');
+    for (const { key } of keys) {
+      const secret = key.slice('svc_live_'.length);
+      const pieces = Array.from({ length: secret.length - 5 }, (_, start) => secret.slice(start, start + 6));
+      t.equal(pieces.length, 44);
+      t.same(
+        pieces.filter((piece) => seen.includes(piece)),
+        [],
+      );
+    }
+  },
+);

@@ -1,0 +1,44 @@
+import { createHash } from 'node:crypto';
+import type { Test } from 'tap';
+import { Projection } from '../../src/registry/projection/projection.js';
+import { Projector } from '../../src/registry/projection/projector.js';
+import { openRegistryDatabase } from '../../src/registry/registry-database.js';
+import { ManualTime } from './manual-time.js';
+import { MemoryRecordsStore } from './memory-records-store.js';
+
+/** A database, a store in memory, and projections between them; changes wake nobody. */
+export async function projectionFixture(t: Test, url: string) {
+  const time = new ManualTime();
+  const store = new MemoryRecordsStore();
+  const logged: { details: object; message: string }[] = [];
+  const log = (details: object, message: string): void => void logged.push({ details, message });
+  let count = 0;
+  const random = (size: number): Buffer =>
+    createHash('shake256', { outputLength: size })
+      .update(`${(count += 1)}`)
+      .digest();
+  const newGeneration = (): string => `generation-${(count += 1)}`;
+  const database = await openRegistryDatabase({ url, generation: 'generation-0' });
+  const parts = { database, store, clock: time, timers: time, newGeneration };
+  const projector = new Projector({ ...parts, holder: 'projector', logger: { error: log, warn: log, info: log } });
+  t.teardown(async () => {
+    await projector.stop();
+    await database.destroy();
+  });
+  return {
+    ...{ database, logged, projector, store, time },
+    context: {
+      ...{ database, clock: time, random, pepper: null, onChange: () => undefined },
+      confirm: () => Promise.reject(new Error('nobody waits here')),
+      revision: async () => (await database.selectFrom('revision').select('value').executeTakeFirstOrThrow()).value,
+    },
+    projection: (holder: string): Projection => new Projection({ ...parts, holder }),
+    /** Adds merchants without changes, as if they had been there for long. */
+    insertMerchants: async (length: number): Promise<void> => {
+      const common = { name: 'x', status: 'ACTIVE', go_live: 1, ip_allowlist: null, origin_allowlist: null };
+      const moments = { created_revision: 0, revision: 0, created_at: 0, updated_at: 0 };
+      const rows = Array.from({ length }, (_, index) => ({ id: `m_${index}`, ...common, ...moments }));
+      await database.insertInto('merchants').values(rows).execute();
+    },
+  };
+}

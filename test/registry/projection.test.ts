@@ -1,0 +1,337 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
+import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
+import { onEachDatabase } from '../database/each-database.js';
+import { until } from './manual-time.js';
+import { gateway, type StoreCall } from './memory-records-store.js';
+import { projectionFixture } from './projection-fixture.js';
+import { differences, expectedRecords, storedRecords, waitingChanges } from './stored-state.js';
+
+const points: [call: StoreCall, where: 'before' | 'midway' | 'after'][] = [
+  ...(['readMeta', 'readRevision', 'gateways', 'write', 'names', 'publishRevision', 'writeMeta'] as const).flatMap(
+    (call) => (['before', 'midway', 'after'] as const).map((where): [StoreCall, typeof where] => [call, where]),
+  ),
+];
+
+onEachDatabase('an end at any point of a projection is made good by the next one', async (t, url) => {
+  const { context, database, projection, store, time } = await projectionFixture(t, url);
+  for (const seeded of [false, true]) {
+    for (const [call, where] of points) {
+      for (const skipped of [0, 1]) {
+        if (!seeded) {
+          store.meta = null;
+          store.records.clear();
+          store.records.set('key:strange', { keyId: 'strange' });
+        }
+        const { id } = await createMerchant(context, 'test', { name: 'x' });
+        const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+        await resetKey(context, 'test', keyId, {});
+        let left = skipped;
+        store.fails = (one) => (one === call && (left -= 1) < 0 ? where : null);
+        const title = `${call} ${where}, ${skipped} before, ${seeded ? 'seeded' : 'empty'}`;
+        await projection(`crashes at ${title}`)
+          .run()
+          .catch(() => undefined);
+        if (store.meta !== null) t.notOk(store.records.has('key:strange'), `${title}: complete before it says so`);
+        store.fails = () => null;
+        time.advance(10_000);
+        await projection(`after ${title}`).run();
+        t.same(await differences(database, store), [], title);
+        t.equal(await waitingChanges(database), 0, title);
+        t.equal(store.revision, await context.revision(), title);
+        time.advance(10_000);
+      }
+    }
+  }
+});
+
+onEachDatabase('changes are projected in their order, whole and in bounded batches', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const one = projection('one');
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const keys: string[] = [];
+  for (let count = 0; count < 150; count += 1) {
+    keys.push((await createKey(context, 'test', id, { environment: 'live' })).keyId);
+  }
+  await one.run();
+  await createMerchant(context, 'test', { name: 'y' });
+  for (const keyId of keys) await resetKey(context, 'test', keyId, {});
+  const published: number[] = [];
+  const sizes: number[] = [];
+  store.onWrite = (entries) => {
+    sizes.push(entries.length);
+    const lastMerchant = entries.findLastIndex(({ name }) => name.startsWith('merchant:'));
+    t.equal(
+      lastMerchant,
+      entries.filter(({ name }) => name.startsWith('merchant:')).length - 1,
+      'merchants come first',
+    );
+  };
+  const publish = store.publishRevision.bind(store);
+  store.publishRevision = async (revision) => {
+    published.push(revision);
+    const expected = Object.entries(await expectedRecords(database));
+    const due = expected.filter(([, record]) => (record as { revision: number }).revision <= revision);
+    t.same(
+      due.filter(
+        ([name, record]) =>
+          JSON.stringify(store.records.get(name)) !== JSON.stringify({ ...store.records.get(name), ...record }),
+      ),
+      [],
+      `what was changed up to ${revision} is there`,
+    );
+    await publish(revision);
+  };
+  await one.run();
+  t.same(published, [252, 302], 'a change that the limit cuts in two is taken whole');
+  t.ok(Math.max(...sizes) <= 201, 'a batch is bounded');
+  t.same(storedRecords(store), await expectedRecords(database));
+});
+
+onEachDatabase('a store of another history is filled anew: nothing valid is missing meanwhile', async (t, url) => {
+  const { context, database, insertMerchants, projection, store } = await projectionFixture(t, url);
+  await insertMerchants(1200);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  await projection('one').run();
+  const complete = storedRecords(store);
+  t.equal(Object.keys(complete).length, 1202);
+
+  store.meta = { version: 1, generation: 'another', projectedAt: '2020-01-01T00:00:00.000Z' };
+  for (let index = 0; index < 700; index += 1) store.records.set(`key:strange${index}`, {});
+  store.records.set('merchant:strange', {});
+  store.calls.length = 0;
+  let writes = 0;
+  store.onWrite = async (entries) => {
+    const missing = Object.keys(complete).filter((name) => !store.records.has(name));
+    const removed = entries.filter(({ value }) => value === null).map(({ name }) => name);
+    t.same([...missing, ...removed.filter((name) => name in complete)], []);
+    t.ok(entries.length <= 500, 'a page is bounded');
+    writes += 1;
+    if (writes === 2) await revokeKey(context, 'test', keyId);
+    if (writes === 3) t.match(entries, [{ value: { keyId, status: 'REVOKED' } }], 'a change does not wait for the end');
+  };
+  await projection('one').run();
+  t.same(storedRecords(store), await expectedRecords(database));
+  t.equal(store.calls.at(-1), 'writeMeta');
+  t.not(store.meta.generation, 'another');
+  t.equal(store.revision, await context.revision());
+
+  store.calls.length = 0;
+  store.onWrite = () => undefined;
+  await projection('one').run();
+  t.notOk(store.calls.includes('write'), 'a store that is complete is left alone');
+});
+
+onEachDatabase('one process projects at a time, and one that was too slow puts nothing old back', async (t, url) => {
+  const { context, database, projection, store, time } = await projectionFixture(t, url);
+  const [slow, other] = [projection('slow'), projection('other')];
+  await slow.run();
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  await other.run();
+  t.equal(await waitingChanges(database), 2, 'while the lease lasts, only its holder projects');
+
+  let goOn: () => void = () => undefined;
+  let isHeld = false;
+  store.onWrite = () => {
+    store.onWrite = () => undefined;
+    isHeld = true;
+    return new Promise((resolve) => (goOn = resolve));
+  };
+  const held = slow.run();
+  await until(() => isHeld);
+  time.advance(10_000);
+  await revokeKey(context, 'test', keyId);
+  await other.run();
+  t.same(await differences(database, store), []);
+  goOn();
+  await held;
+  t.equal((await differences(database, store)).length, 1, 'the slow one has written what it had read before');
+  await other.run();
+  t.same(await differences(database, store), [], 'and asked the other one to write it again');
+  t.equal(store.revision, 3);
+
+  await other.end();
+  await createMerchant(context, 'test', { name: 'y' });
+  await slow.run();
+  t.same(await differences(database, store), [], 'a lease that is given up is free at once');
+});
+
+onEachDatabase('a database that is behind the gateways goes on after what they know', async (t, url) => {
+  const { context, projection, store } = await projectionFixture(t, url);
+  await createMerchant(context, 'test', { name: 'x' });
+  store.meta = { version: 1, generation: 'generation-0', projectedAt: '2020-01-01T00:00:00.000Z' };
+  store.live = [gateway('g1', { revision: 40 }), gateway('g2', { revision: 41 })];
+  await projection('one').run();
+  t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 42);
+  t.not(store.meta.generation, 'generation-0');
+});
+
+onEachDatabase(
+  '200 changes at once get 200 numbers without a gap, and the store ends as the database',
+  async (t, url) => {
+    const { context, database, projection, store } = await projectionFixture(t, url);
+    const one = projection('one');
+    const merchants = await Promise.all(
+      Array.from({ length: 40 }, () => createMerchant(context, 'test', { name: 'x' })),
+    );
+    const state = { isChanging: true };
+    const projecting = (async () => {
+      while (state.isChanging) await one.run();
+    })();
+    const changes = await Promise.all(
+      merchants.flatMap(({ id }, index) => [
+        changeMerchant(context, 'test', id, { goLive: true }),
+        createKey(context, 'test', id, { environment: 'live' }),
+        changeMerchant(context, 'test', id, { name: `number ${index}` }),
+        createKey(context, 'test', id, { environment: 'test' }).then(({ keyId }) => revokeKey(context, 'test', keyId)),
+      ]),
+    );
+    state.isChanging = false;
+    await projecting;
+    const rows = await database.selectFrom('events').select('revision').orderBy('seq').execute();
+    t.same(
+      rows.map(({ revision }) => revision),
+      Array.from({ length: 240 }, (_, index) => index + 1),
+      'events are in the order of their numbers',
+    );
+    t.equal(new Set([...merchants, ...changes].map(({ revision }) => revision)).size, 200, 'each change tells its own');
+    await one.run();
+    t.same(storedRecords(store), await expectedRecords(database));
+    t.equal(store.revision, 240);
+  },
+);
+
+onEachDatabase('whatever happens and fails, the store ends as the database', async (t, url) => {
+  const step = fc.oneof(
+    fc.record({ act: fc.constantFrom('merchant', 'change', 'key', 'reset', 'revoke'), which: fc.nat(50) }),
+    fc.record({ act: fc.constant('run'), which: fc.nat(12) }),
+    fc.record({ act: fc.constantFrom('empty', 'restart'), which: fc.nat(1) }),
+  );
+  const { context, database, projection, store, time } = await projectionFixture(t, url);
+  let count = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(step, { maxLength: 25 }),
+      fc.infiniteStream(fc.constantFrom('before', 'midway', 'after')),
+      async (steps, places) => {
+        const merchants: string[] = [];
+        const keys: string[] = [];
+        const pick = (list: string[], which: number): string => list[which % list.length] ?? '';
+        let one = projection(`run ${(count += 1)}`);
+        for (const { act, which } of steps) {
+          if (act === 'merchant') merchants.push((await createMerchant(context, 'test', { name: `n${which}` })).id);
+          if (act === 'empty') {
+            store.records.clear();
+            store.meta = null;
+          }
+          if (act === 'restart') {
+            time.advance(10_000);
+            one = projection(`run ${(count += 1)}`);
+          }
+          if (act === 'run') {
+            let left = which;
+            store.fails = () => ((left -= 1) < 0 ? (places.next().value as 'before' | 'midway' | 'after') : null);
+            await one.run().catch(() => undefined);
+            store.fails = () => null;
+          }
+          if (act === 'change' && merchants.length > 0) {
+            await changeMerchant(context, 'test', pick(merchants, which), {
+              name: `m${which}`,
+              goLive: which % 2 === 0,
+            });
+          }
+          if (act === 'key' && merchants.length > 0) {
+            keys.push((await createKey(context, 'test', pick(merchants, which), { environment: 'live' })).keyId);
+          }
+          if (act === 'reset' && keys.length > 0) {
+            const reset = await resetKey(context, 'test', pick(keys, which), {}).catch(() => null);
+            if (reset !== null) keys.push(reset.keyId);
+          }
+          if (act === 'revoke' && keys.length > 0) await revokeKey(context, 'test', pick(keys, which));
+        }
+        await one.run();
+        time.advance(10_000);
+        const unlike = await differences(database, store);
+        return unlike.length === 0 && (await waitingChanges(database)) === 0 && store.meta !== null;
+      },
+    ),
+    { numRuns: url.startsWith('sqlite') ? 60 : 25 },
+  );
+  t.pass();
+});
+
+t.test(
+  'the projector tries again after ever longer pauses, at once after a change, and looks now and then',
+  async (t) => {
+    const { context, database, logged, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
+    store.fails = () => 'before';
+    const pauses: (number | null)[] = [];
+    projector.wake();
+    for (let count = 0; count < 9; count += 1) {
+      await until(() => time.untilNext !== null);
+      pauses.push(time.untilNext);
+      time.advance(time.untilNext ?? 0);
+    }
+    t.same(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+    await until(() => time.untilNext !== null);
+    t.equal(logged.length, 10);
+
+    const failed = store.calls.length;
+    await createMerchant(context, 'test', { name: 'x' });
+    projector.wake();
+    await until(() => store.calls.length > failed && time.untilNext !== null);
+    store.fails = () => null;
+    time.advance(10_000);
+    await until(() => store.meta !== null && time.untilNext !== null);
+    t.same(await differences(database, store), []);
+    t.match(logged.at(-1), { message: 'records are projected again', details: { failures: 11 } });
+
+    t.equal(time.untilNext, 1000);
+    await createMerchant(context, 'test', { name: 'of another process' });
+    time.advance(1000);
+    await until(async () => (await waitingChanges(database)) === 0 && time.untilNext !== null);
+    store.records.clear();
+    store.meta = null;
+    time.advance(1000);
+    await until(() => store.meta !== null && time.untilNext !== null);
+    t.same(await differences(database, store), [], 'an emptied store is filled again');
+
+    await createMerchant(context, 'test', { name: 'y' });
+    projector.wake();
+    projector.wake();
+    await until(async () => (await waitingChanges(database)) === 0);
+    await projector.stop();
+    t.equal(time.untilNext, null);
+    projector.wake();
+    t.equal(time.untilNext, null, 'after its end it does nothing');
+    const { lease_ends_at } = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
+    t.equal(lease_ends_at, 0);
+  },
+);
+
+onEachDatabase('a store that has lost the last changes gets them again', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const one = projection('one');
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  await one.run();
+  const before = new Map(store.records);
+  const revision = store.revision;
+  await revokeKey(context, 'test', keyId);
+  await one.run();
+  t.not(store.revision, revision);
+
+  store.records.clear();
+  for (const [name, record] of before) store.records.set(name, record);
+  store.revision = revision; // a replica was promoted that had not heard of the revocation
+  await one.run();
+  t.same(await differences(database, store), []);
+  t.equal(store.revision, await context.revision());
+
+  const writes = store.calls.filter((call) => call === 'write').length;
+  await one.run();
+  t.equal(store.calls.filter((call) => call === 'write').length, writes, 'a store that has everything is left alone');
+});

@@ -1,0 +1,111 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import t from 'tap';
+import { onEachDatabase } from '../database/each-database.js';
+import { until } from './manual-time.js';
+import { gateway } from './memory-records-store.js';
+import { registryFixture, type NewKey } from './registry-fixture.js';
+
+onEachDatabase('a revocation is answered when every gateway of the environment has acknowledged it', async (t, url) => {
+  const { call, createKey, createMerchant, store, time } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  store.live = ['a', 'b', 'c'].map((name) => gateway(name));
+  store.live.push(gateway('sandbox', { environment: 'test', acknowledges: false }));
+  const { keyId } = await createKey(id);
+  t.match((await call('POST', `/keys/${keyId}/revoke`)).body.data, {
+    propagation: { gateways: 3, confirmed: 3, pending: [], milliseconds: 0 },
+  });
+
+  // One of them takes a little longer.
+  const second = await createKey(id);
+  store.live = store.live.map((one) => (one.instanceId === 'b' ? { ...one, acknowledges: false } : one));
+  let isAnswered = false;
+  const asked = store.timesAsked;
+  const revoked = call('POST', `/keys/${second.keyId}/revoke`).finally(() => (isAnswered = true));
+  await until(() => store.revision === 5 && store.timesAsked === asked + 2);
+  for (let count = 0; count < 50; count += 1) await turn();
+  t.notOk(isAnswered, 'it waits');
+  store.live = store.live.map((one) => (one.instanceId === 'b' ? { ...one, revision: 5 } : one));
+  time.advance(4);
+  const { status, body } = await revoked;
+  t.equal(status, 200);
+  t.same((body.data as NewKey).propagation, { gateways: 3, confirmed: 3, pending: [], milliseconds: 4 });
+
+  store.live = store.live.map((one) => ({ ...one, acknowledges: true }));
+  const both = await call('PATCH', `/merchants/${id}`, { body: { goLive: true } });
+  t.match(both.body.data, { propagation: { gateways: 4, confirmed: 4 } }, 'a merchant is of both environments');
+});
+
+onEachDatabase(
+  'gateways that do not acknowledge in time are named, with the end of what they may honour',
+  async (t, url) => {
+    const { call, createKey, createMerchant, outwait, store, time } = await registryFixture(t, url);
+    const { id } = await createMerchant();
+    const { keyId } = await createKey(id);
+    store.live = [gateway('a'), gateway('deaf', { revision: 2, acknowledges: false })];
+    const answer = await outwait(call('POST', `/keys/${keyId}/revoke`), 2);
+    t.match(answer, { status: 200, body: { success: true, data: { status: 'REVOKED' } } });
+    t.same((answer.body.data as NewKey).propagation, {
+      ...{ gateways: 2, confirmed: 1, milliseconds: 2000 },
+      pending: [{ instanceId: 'deaf', host: 'deaf.internal', staleUntil: new Date(time.now() + 45_000).toISOString() }],
+    });
+    const again = await outwait(call('POST', `/keys/${keyId}/revoke`), 2);
+    t.match(
+      again.body.data,
+      { propagation: { confirmed: 1, pending: [{ instanceId: 'deaf' }] } },
+      'asking again says it again',
+    );
+    store.live = store.live.map((one) => ({ ...one, revision: 3 }));
+    t.match((await call('POST', `/keys/${keyId}/revoke`)).body.data, { propagation: { confirmed: 2, pending: [] } });
+  },
+);
+
+onEachDatabase(
+  'a change that cannot be written to the store is kept, said to be so, and written later',
+  async (t, url) => {
+    const { call, createKey, createMerchant, database, outwait, store, time } = await registryFixture(t, url);
+    const { id } = await createMerchant();
+    const { keyId } = await createKey(id);
+    store.live = [gateway('a', { revision: 2 })];
+    store.fails = (one) => (one === 'write' ? 'before' : null);
+    const revoked = await outwait(call('POST', `/keys/${keyId}/revoke`), 1);
+    t.match(revoked, { status: 202, body: { success: true, data: { status: 'REVOKED' } } });
+    t.same((revoked.body.data as NewKey).propagation, {
+      ...{ gateways: 1, confirmed: 0, milliseconds: 2000, projected: false },
+      pending: [{ instanceId: 'a', host: 'a.internal', staleUntil: null }],
+    });
+    store.fails = () => 'before';
+    const created = await outwait(call<NewKey>('POST', `/merchants/${id}/keys`, { body: { environment: 'live' } }), 1);
+    t.match(created, {
+      status: 202,
+      body: { data: { key: /^svc_live_/, propagation: { gateways: null, pending: [] } } },
+    });
+    t.match((await call('GET', '/readyz')).body, { success: true, data: { projection: 'behind' } });
+    t.match(await call('GET', '/gateways'), {
+      status: 503,
+      body: { message: /^The store of the gateways/, data: null },
+    });
+
+    store.fails = () => null;
+    time.advance(10_000);
+    await until(() => store.revision === 4);
+    t.match(store.live, [{ revision: 4 }]);
+    t.match(JSON.stringify([...store.records.values()]), `"keyId":"${keyId}"`);
+    await until(async () => (await database.selectFrom('outbox').selectAll().execute()).length === 0);
+    t.match((await call('GET', '/readyz')).body, { data: { projection: 'current' } });
+    t.match((await call('POST', `/keys/${keyId}/revoke`)).status, 200);
+  },
+);
+
+t.test('a store that never answers does not hold up the answer', async (t) => {
+  const { call, createMerchant, outwait, store } = await registryFixture(t, 'sqlite::memory:');
+  const { id } = await createMerchant();
+  store.gateways = () => {
+    store.calls.push('gateways');
+    return new Promise(() => undefined);
+  };
+  const answer = await outwait(call('PATCH', `/merchants/${id}`, { body: { goLive: true } }), 2);
+  t.match(answer, {
+    status: 200,
+    body: { data: { goLive: true, propagation: { gateways: null, milliseconds: 2000 } } },
+  });
+});

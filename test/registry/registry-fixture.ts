@@ -1,0 +1,91 @@
+import { createHash } from 'node:crypto';
+import type { InjectOptions } from 'fastify';
+import type { Test } from 'tap';
+import { createRegistry } from '../../src/registry/create-registry.js';
+import type { ApiKey } from '../../src/registry/keys/schema.js';
+import type { Merchant } from '../../src/registry/merchants/schema.js';
+import { Projector } from '../../src/registry/projection/projector.js';
+import type { Propagation } from '../../src/registry/propagation.js';
+import { openRegistryDatabase } from '../../src/registry/registry-database.js';
+import { ManualTime, outwait } from './manual-time.js';
+import { MemoryRecordsStore } from './memory-records-store.js';
+
+/** An answer of the admin API, with its body read. */
+export interface Answer<Data = unknown> {
+  readonly status: number;
+  readonly headers: Record<string, unknown>;
+  readonly body: {
+    readonly success: boolean;
+    readonly message: string;
+    readonly data: Data;
+    readonly meta?: Record<string, number>;
+  };
+}
+
+/** What a test may say of a request beyond its method and path. */
+export interface Details {
+  readonly body?: unknown;
+  readonly headers?: Record<string, string>;
+}
+
+export type Changed<Record> = Record & { readonly propagation: Propagation };
+export type NewKey = Changed<ApiKey & { readonly key: string }>;
+
+export const token = 'a-token-of-administrators-0123456789';
+export const pepper = Buffer.from('a pepper of the tests');
+
+/** The admin API and its projector on a database, a store in memory, and a clock that stands still. */
+export async function registryFixture(t: Test, url: string) {
+  const time = new ManualTime();
+  const store = new MemoryRecordsStore();
+  const logged: { details: object; message: string }[] = [];
+  const log = (details: object, message: string): void => void logged.push({ details, message });
+  const logger = { error: log, warn: log, info: log };
+  let count = 0;
+  const random = (size: number): Buffer =>
+    createHash('shake256', { outputLength: size })
+      .update(`${(count += 1)}`)
+      .digest();
+  const newGeneration = (): string => `generation-${(count += 1)}`;
+  const database = await openRegistryDatabase({ url, generation: newGeneration() });
+  const parts = { database, store, clock: time, timers: time, newGeneration, logger };
+  const projector = new Projector({ ...parts, holder: 'this process' });
+  const app = createRegistry({ ...parts, projector, random, token, pepper, maxStaleSeconds: 30 });
+  t.teardown(async () => {
+    await app.close();
+    await projector.stop();
+    await database.destroy();
+  });
+
+  async function call<Data = unknown>(
+    method: NonNullable<InjectOptions['method']>,
+    path: string,
+    { body, headers }: Details = {},
+  ): Promise<Answer<Data>> {
+    const response = await app.inject({
+      method,
+      url: path,
+      headers: {
+        authorization: `Bearer ${token}`,
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    return { status: response.statusCode, headers: response.headers, body: response.json() };
+  }
+
+  return {
+    ...{ app, call, database, logged, projector, store, time },
+    /** Lets time pass until the promise has settled, once the gateways were asked so often since. */
+    outwait: <Result>(promise: Promise<Result>, timesAsked: number) => {
+      const before = store.timesAsked;
+      return outwait(time, promise, () => store.timesAsked >= before + timesAsked);
+    },
+    createMerchant: async (fields: object = {}): Promise<Changed<Merchant>> =>
+      (await call<Changed<Merchant>>('POST', '/merchants', { body: { name: 'Ada Stores', ...fields } })).body.data,
+    createKey: async (merchantId: string, fields: object = {}): Promise<NewKey> =>
+      (await call<NewKey>('POST', `/merchants/${merchantId}/keys`, { body: { environment: 'live', ...fields } })).body
+        .data,
+  };
+}

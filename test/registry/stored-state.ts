@@ -1,0 +1,49 @@
+import type { RegistryDatabase } from '../../src/registry/registry-database.js';
+import type { MemoryRecordsStore } from './memory-records-store.js';
+
+/** What the store must hold, read from the tables without the code under test, by name and in the order of names. */
+export async function expectedRecords(database: RegistryDatabase): Promise<Record<string, object>> {
+  const merchants = await database.selectFrom('merchants').selectAll().execute();
+  const keys = await database.selectFrom('api_keys').selectAll().execute();
+  const list = (text: string | null): unknown => (text === null ? null : JSON.parse(text));
+  return inOrder([
+    ...merchants.map((row): [string, object] => [
+      `merchant:${row.id}`,
+      {
+        ...{ merchantId: row.id, name: row.name, status: row.status, goLive: row.go_live === 1 },
+        ...{ ipAllowlist: list(row.ip_allowlist), originAllowlist: list(row.origin_allowlist), revision: row.revision },
+      },
+    ]),
+    ...keys.map((row): [string, object] => [
+      `key:${row.lookup_id}`,
+      {
+        ...{ keyId: row.key_id, merchantId: row.merchant_id, environment: row.environment, status: row.status },
+        ...{ permissions: list(row.permissions), revision: row.revision },
+        expiresAt: row.expires_at === null ? null : new Date(row.expires_at).toISOString(),
+      },
+    ]),
+  ]);
+}
+
+/** What the store holds, in the same form. */
+export function storedRecords({ records }: MemoryRecordsStore): Record<string, object> {
+  return inOrder([...records]);
+}
+
+/** What differs between the two, by name; for a test that asks often. */
+export async function differences(database: RegistryDatabase, store: MemoryRecordsStore): Promise<string[]> {
+  const [expected, found] = [await expectedRecords(database), storedRecords(store)];
+  const names = new Set([...Object.keys(expected), ...Object.keys(found)]);
+  const text = (record: object | undefined): string =>
+    JSON.stringify(Object.entries(record ?? {}).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  return [...names].filter((name) => text(expected[name]) !== text(found[name]));
+}
+
+/** How many changes are not projected yet. */
+export async function waitingChanges(database: RegistryDatabase): Promise<number> {
+  return (await database.selectFrom('outbox').selectAll().execute()).length;
+}
+
+function inOrder(entries: [string, object][]): Record<string, object> {
+  return Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}

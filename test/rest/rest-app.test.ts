@@ -1,0 +1,42 @@
+import t from 'tap';
+import Type from 'typebox';
+import { OperatorError } from '../../src/config/operator-error.js';
+import { Refusal } from '../../src/rest/refusal.js';
+import { createRestApp } from '../../src/rest/rest-app.js';
+
+t.test('what an operator can mend is a 503, what nobody foresaw a 500, and neither tells the caller why', async (t) => {
+  const logged: string[] = [];
+  const logger = { error: (_details: object, message: string) => void logged.push(message) };
+  const app = createRestApp({ logger, admit: () => undefined });
+  t.teardown(() => app.close());
+  app.get('/away', () => Promise.reject(new OperatorError('The PostgreSQL database x at db.internal cannot be used.')));
+  app.get('/broken', () => Promise.reject(new Error('undefined is not a function')));
+  app.get('/refused', () => Promise.reject(new Refusal(409, 'It is in another state')));
+  for (const [url, status, message] of [
+    ['/away', 503, 'Service unavailable'],
+    ['/broken', 500, 'Internal error'],
+    ['/refused', 409, 'It is in another state'],
+  ] as const) {
+    const answer = await app.inject(url);
+    t.equal(answer.statusCode, status);
+    t.same(answer.json(), { success: false, message, data: null });
+    t.equal(answer.headers['cache-control'], 'no-store');
+  }
+  t.equal(logged.length, 2, 'a refusal is no failure');
+});
+
+t.test('whoever is not admitted is answered before routing and before the body is looked at', async (t) => {
+  const app = createRestApp({
+    admit: (one) => {
+      one.addHook('onRequest', (_request, _reply, done) => {
+        done(new Refusal(403, 'Forbidden'));
+      });
+    },
+  });
+  t.teardown(() => app.close());
+  app.post('/here', { schema: { body: Type.Object({}) } }, () => null);
+  for (const url of ['/here', '/nowhere']) {
+    const answer = await app.inject({ method: 'POST', url, payload: '{', headers: { 'content-type': 'text/plain' } });
+    t.equal(answer.statusCode, 403, url);
+  }
+});

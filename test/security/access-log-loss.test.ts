@@ -1,0 +1,85 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import t from 'tap';
+import { openLineSink } from '../../src/telemetry/line-sink.js';
+import { ask, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+
+// A full disk hung the process for ever; a log reader that had died ended the log without a word, while requests were
+// accepted that left no trace.
+const key = ['x-api-key', liveKey] as const;
+
+t.test('no request is taken while the access log cannot be written', async (t) => {
+  const upstream = await startUpstream(t);
+  let problem: string | null = null;
+  const written: object[] = [];
+  const accessLog = {
+    write: (line: object) => written.push(line),
+    problem: () => problem,
+    close: () => Promise.resolve(),
+  };
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, accessLog });
+  t.equal((await ask(gateway, { headers: [key] })).status, 200);
+  problem = 'writing fails: ENOSPC';
+  for (const headers of [[key], []]) {
+    const answer = await ask(gateway, { headers });
+    t.equal(answer.status, 503);
+    t.equal(answer.body, '{"success":false,"message":"Service temporarily unavailable","data":null}');
+  }
+  t.equal(upstream.seen.length, 1);
+  const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
+  t.equal(ready.status, 503);
+  t.match(await ready.json(), { problems: ['access log: writing fails: ENOSPC'] });
+  problem = null;
+  t.equal((await ask(gateway, { headers: [key] })).status, 200, 'and it goes on by itself');
+  t.equal(written.length, 4);
+});
+
+t.test(
+  'a full disk is told of, and waited for by nobody',
+  { skip: !existsSync('/dev/full') && 'no /dev/full' },
+  async (t) => {
+    const sink = openLineSink('/dev/full');
+    t.equal(sink.problem(), null);
+    sink.write({ a: 1 });
+    while (sink.problem() === null) await new Promise((resolve) => setImmediate(resolve));
+    t.match(sink.problem(), /ENOSPC/);
+    for (let count = 0; count < 40; count += 1) sink.write({ filler: 'x'.repeat(1_000_000) });
+    t.match(sink.problem(), /ENOSPC; lines lost: (?:2[4-9]|3\d)/, 'what cannot be held is lost: memory stays bounded');
+    await sink.close(10);
+  },
+);
+
+t.test('a reader that is gone or asleep stalls nothing and is told of', async (t) => {
+  // A process of its own writes to a pipe that nobody reads, and then to one whose reader is gone.
+  const script = `
+    import { openLineSink } from './dist/telemetry/line-sink.js';
+    const sink = openLineSink('stdout');
+    const filler = 'x'.repeat(100_000);
+    for (let count = 0; count < 120; count += 1) sink.write({ filler });
+    process.stderr.write('held: ' + sink.problem() + '\\n');
+    const timer = setInterval(() => {
+      sink.write({ more: 1 });
+      const problem = sink.problem();
+      if (!problem?.includes('EPIPE')) return;
+      process.stderr.write('gone: ' + problem + '\\n');
+      clearInterval(timer);
+      sink.close(10).then(() => process.exit(0));
+    }, 20);
+  `;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['ignore', 'pipe', 'pipe'] });
+  t.teardown(() => child.kill('SIGKILL'));
+  let told = '';
+  const asleep = new Promise<void>((resolve) => {
+    child.stderr.on('data', (chunk: Buffer) => {
+      told += chunk.toString();
+      if (told.includes('held:')) resolve();
+    });
+  });
+  await asleep;
+  t.match(told, /held: \d+ bytes wait to be written/);
+  child.stdout.destroy();
+  const [status] = (await once(child, 'exit')) as [number | null];
+  t.equal(status, 0);
+  t.match(told, /gone: writing fails: EPIPE/);
+});

@@ -1,0 +1,48 @@
+import t from 'tap';
+import { connect, liveKey, recordsOf, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
+import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+
+// A caller who hung up while its key was looked up had its DELETE carried out all the same, and the log did not say
+// whose key it was.
+t.test(
+  'a request whose caller left during the look-up is not carried out, and its line says whose it was',
+  async (t) => {
+    const upstream = await startUpstream(t);
+    const known = new RecordKeyStore(new MemoryRecords(recordsOf(liveKey)));
+    let asked = (): void => undefined;
+    let goOn = (): void => undefined;
+    const gateway = await startTestGateway(t, {
+      upstreamUrl: upstream.url,
+      keyStore: {
+        find: async (lookupId) => {
+          asked();
+          await new Promise<void>((resolve) => (goOn = resolve));
+          return known.find(lookupId);
+        },
+        unavailableReason: () => null,
+        close: () => Promise.resolve(),
+      },
+    });
+    for (const [count, method] of ['DELETE', 'GET', 'POST'].entries()) {
+      const looking = new Promise<void>((resolve) => (asked = resolve));
+      const socket = connect(gateway.https, gateway.ca);
+      socket.write(requestBytes({ method, path: '/v1/dev/customers/1', headers: [['x-api-key', liveKey]] }));
+      await looking;
+      const closed = new Promise((resolve) => socket.once('close', resolve));
+      socket.destroy();
+      await closed;
+      await new Promise((resolve) => setTimeout(resolve, 20)); // the gateway hears of it over a real connection
+      goOn();
+      while (gateway.lines.length <= count) await new Promise((resolve) => setImmediate(resolve));
+    }
+    t.same(upstream.seen, []);
+    for (const line of gateway.lines) {
+      t.match(line, {
+        event: { code: 'client_closed' },
+        organization: { id: 'm_1' },
+        gateway: { key: { id: 'key_1' } },
+      });
+    }
+  },
+);

@@ -1,0 +1,29 @@
+import { once } from 'node:events';
+import t from 'tap';
+import { ask, connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
+
+// A caller who takes nothing of a large answer kept its place upstream without limit: two such callers were enough to
+// shut everybody else out.
+t.test('a caller who does not read its answer loses it, and the place upstream is free again', async (t) => {
+  const upstream = await startUpstream(t);
+  upstream.respond = (_request, response) => response.end(Buffer.alloc(30_000_000));
+  const gateway = await startTestGateway(t, {
+    config: {
+      upstreams: { transactions: { url: upstream.url, maxInFlight: 2 } },
+      limits: { requestTimeoutSeconds: 1, headersTimeoutSeconds: 1 },
+    },
+  });
+  const key = ['x-api-key', liveKey] as const;
+  const sleepers = [connect(gateway.https, gateway.ca), connect(gateway.https, gateway.ca)];
+  for (const socket of sleepers) {
+    socket.on('error', () => undefined);
+    socket.write(requestBytes({ headers: [key] }));
+    await once(socket, 'readable');
+  }
+  t.equal((await ask(gateway, { headers: [key] })).status, 503, 'every place is taken');
+  while (gateway.lines.length < 3) await new Promise((resolve) => setTimeout(resolve, 10));
+  t.match(gateway.lines[1], { event: { code: 'client_closed' } });
+  upstream.respond = (_request, response) => response.end('{}');
+  t.equal((await ask(gateway, { headers: [key] })).status, 200);
+  for (const socket of sleepers) socket.destroy();
+});

@@ -1,0 +1,143 @@
+import { randomUUID } from 'node:crypto';
+import type { InjectOptions } from 'fastify';
+import { createServices } from '../../src/services/create-services.js';
+import type { Tenant } from '../../src/services/identity.js';
+import { ownerColumns } from '../../src/services/owned-by.js';
+import { openServicesDatabase, type ServicesDatabase } from '../../src/services/services-database.js';
+
+/** What the fixture needs of a tap test. */
+interface Test {
+  teardown(end: () => Promise<void>): void;
+}
+
+/** An answer of the services, with its body read. */
+export interface Answer {
+  readonly status: number;
+  readonly body: {
+    readonly success: boolean;
+    readonly message: string;
+    readonly data: unknown;
+    readonly meta?: Record<string, number>;
+  };
+}
+
+/** What a test may say of a request beyond its method and path. */
+export interface Details {
+  readonly body?: unknown;
+  readonly payload?: string | Buffer;
+  readonly headers?: Record<string, string>;
+  readonly from?: string;
+}
+
+export const merchantA: Tenant = { merchantId: 'merchant_a', environment: 'live' };
+export const merchantB: Tenant = { merchantId: 'merchant_b', environment: 'live' };
+export const sandboxOfA: Tenant = { merchantId: 'merchant_a', environment: 'test' };
+export const startOfTest = Date.UTC(2026, 0, 15, 12);
+
+/** Services on a database in memory, and a clock that advances by a second at each look. */
+export async function servicesFixture(test: Test) {
+  const database = await openServicesDatabase({ url: 'sqlite::memory:' });
+  const logged: { details: object; message: string }[] = [];
+  let time = startOfTest;
+  const app = createServices({
+    database,
+    clock: { now: () => (time += 1000) },
+    logger: { error: (details, message) => logged.push({ details, message }) },
+  });
+  test.teardown(async () => {
+    await app.close();
+    await database.destroy();
+  });
+
+  async function call(
+    tenant: Tenant | null,
+    method: NonNullable<InjectOptions['method']>,
+    url: string,
+    { body, payload, headers, from = '127.0.0.1' }: Details = {},
+  ): Promise<Answer> {
+    const sent = body === undefined ? payload : JSON.stringify(body);
+    const response = await app.inject({
+      method,
+      url,
+      remoteAddress: from,
+      headers: {
+        ...(tenant === null ? {} : identityOf(tenant)),
+        ...(sent === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(sent === undefined ? {} : { payload: sent }),
+    });
+    return { status: response.statusCode, body: response.json() };
+  }
+
+  return { app, database, call, logged };
+}
+
+/** The headers with which the gateway names a merchant. */
+export function identityOf({ merchantId, environment }: Tenant): Record<string, string> {
+  return { 'x-merchant-id': merchantId, 'x-merchant-environment': environment };
+}
+
+/** Adds a wallet, and the credit that filled it. */
+export async function addWallet(
+  database: ServicesDatabase,
+  tenant: Tenant,
+  { balance = 0, currency = 'NGN', isDefault = false } = {},
+): Promise<string> {
+  const id = randomUUID();
+  const owner = { ...ownerColumns(tenant), created_at: startOfTest };
+  await database
+    .insertInto('wallets')
+    .values({ ...owner, id, currency, balance, is_default: isDefault ? 1 : 0 })
+    .execute();
+  if (balance > 0) {
+    await database
+      .insertInto('transactions')
+      .values({
+        ...owner,
+        wallet_id: id,
+        payout_id: null,
+        type: 'credit',
+        status: 'success',
+        amount: balance,
+        currency,
+        reference: randomUUID(),
+        balance_after: balance,
+      })
+      .execute();
+  }
+  return id;
+}
+
+/** The body of a payout to a bank account. */
+export function bankPayout(walletId: string, changes: Record<string, unknown> = {}): Record<string, unknown> {
+  return {
+    walletId,
+    destinationBankCode: '058',
+    destinationAccountNumber: '0123456789',
+    destinationAccountName: 'Amina Okafor',
+    amount: 100,
+    remarks: 'Invoice 42',
+    ...changes,
+  };
+}
+
+/** What the ledger says a wallet holds. */
+export async function ledgerSum(database: ServicesDatabase, walletId: string): Promise<number> {
+  const rows = await database
+    .selectFrom('transactions')
+    .select(['type', 'amount'])
+    .where('wallet_id', '=', walletId)
+    .execute();
+  return rows.reduce((sum, { type, amount }) => sum + (type === 'credit' ? amount : -amount), 0);
+}
+
+/** What a wallet holds. */
+export async function balanceOf(database: ServicesDatabase, walletId: string): Promise<number> {
+  const row = await database
+    .selectFrom('wallets')
+    .select('balance')
+    .where('id', '=', walletId)
+    .executeTakeFirstOrThrow();
+  return row.balance;
+}

@@ -1,0 +1,96 @@
+import { once } from 'node:events';
+import { statSync } from 'node:fs';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import t from 'tap';
+import { DatabaseError } from '../../src/database/database-error.js';
+import { startServices } from '../../src/services/start-services.js';
+import { addWallet, bankPayout, identityOf, merchantA } from './services-fixture.js';
+
+const clock = { now: () => Date.UTC(2026, 0, 15) };
+
+t.test('what was answered is still there after a restart', async (t) => {
+  const databaseUrl = `sqlite:${t.testdir()}/deeper/down/services.db`;
+  const first = await startServices({ host: '127.0.0.1', port: 0, databaseUrl, clock });
+  const walletId = await addWallet(first.database, merchantA, { balance: 1000 });
+  const created = await send(first.url, 'POST', '/dev/payouts', bankPayout(walletId));
+  t.equal(created.status, 201);
+  await first.close();
+  await t.rejects(fetch(first.url), 'it no longer listens');
+
+  const second = await startServices({ host: '127.0.0.1', port: 0, databaseUrl, clock });
+  t.teardown(() => second.close());
+  const { data } = created.body as { data: { id: string } };
+  t.match(await send(second.url, 'GET', `/dev/payouts/${data.id}`), { status: 200, body: { data } });
+  t.match(await send(second.url, 'GET', `/dev/wallets/${walletId}`), { body: { data: { balance: 900 } } });
+  t.match(await send(second.url, 'GET', '/transactions'), { body: { meta: { total_records: 2 } } });
+});
+
+t.test('it says where it listens, also on IPv6', async (t) => {
+  const services = await startServices({ host: '::1', port: 0, databaseUrl: 'sqlite::memory:', clock });
+  t.teardown(() => services.close());
+  t.match(services.url, /^http:\/\/\[::1\]:\d+$/);
+  t.equal((await send(services.url, 'GET', '/transactions')).status, 200);
+});
+
+t.test('a start that fails leaves nothing open', async (t) => {
+  const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', clock });
+  t.teardown(() => services.close());
+  const port = Number(new URL(services.url).port);
+  const options = { host: '127.0.0.1', port, databaseUrl: 'sqlite::memory:', clock };
+  const path = `${t.testdir()}/services.db`;
+  await t.rejects(startServices({ ...options, databaseUrl: `sqlite:${path}` }), {
+    name: 'OperatorError',
+    cause: { code: 'EADDRINUSE' },
+  });
+  t.equal(statSync(`${path}-wal`).size, 0, 'the database is closed');
+  await t.rejects(startServices({ ...options, databaseUrl: 'postgres://user:secret@db/x' }), DatabaseError);
+});
+
+t.test('a second identity header is refused on the wire', async (t) => {
+  const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', clock });
+  t.teardown(() => services.close());
+  const answer = await wire(
+    services.url,
+    'GET /transactions HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-merchant-environment: live\r\n' +
+      'x-merchant-id: merchant_a\r\nx-merchant-id: merchant_b\r\n\r\n',
+  );
+  t.match(answer, /^HTTP\/1\.1 403 /);
+  t.match(answer, /\{"success":false,"message":"Forbidden","data":null\}$/);
+});
+
+t.test('what the HTTP parser refuses is answered in the envelope', async (t) => {
+  const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', clock });
+  t.teardown(() => services.close());
+  const malformed = await wire(services.url, 'GET / HTTP/1.1\r\nbad header\r\n\r\n');
+  t.match(malformed, /^HTTP\/1\.1 400 Bad Request\r\n/);
+  t.match(malformed, /\r\n\r\n\{"success":false,"message":"Bad Request","data":null\}$/);
+  const overflow = await wire(services.url, `GET / HTTP/1.1\r\nx: ${'y'.repeat(20_000)}\r\n\r\n`);
+  t.match(overflow, /^HTTP\/1\.1 431 .*"message":"Request Header Fields Too Large"/s);
+});
+
+t.test('a request that is still owed its answer never gets the refusal of the next one', async (t) => {
+  const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', clock });
+  t.teardown(() => services.close());
+  const identity = 'x-merchant-id: merchant_a\r\nx-merchant-environment: live\r\n';
+  const request = `GET /transactions HTTP/1.1\r\nhost: x\r\n${identity}\r\n`;
+  const answer = await wire(services.url, `${request}NOT HTTP\r\n\r\n`);
+  t.notMatch(answer, /^HTTP\/1\.1 400/);
+});
+
+async function send(base: string, method: string, path: string, body?: unknown) {
+  const response = await fetch(`${base}${path}`, {
+    method,
+    headers: { ...identityOf(merchantA), ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return { status: response.status, body: await response.json() };
+}
+
+async function wire(base: string, bytes: string): Promise<string> {
+  const socket = connect(Number(new URL(base).port), '127.0.0.1');
+  await once(socket, 'connect');
+  socket.on('error', () => undefined);
+  socket.write(bytes);
+  return text(socket).catch(() => '');
+}

@@ -1,0 +1,223 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { addWallet, balanceOf, bankPayout, merchantA, servicesFixture } from './services-fixture.js';
+
+const someWallet = '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80';
+
+t.test('each field of a payout is refused in plain words, and nothing is converted', async (t) => {
+  const { call, database } = await servicesFixture(t);
+  const walletId = await addWallet(database, merchantA, { balance: 1000 });
+  const amountMessage = 'amount must be a positive whole number of minor units, such as kobo';
+  const cases: [field: string, values: unknown[], message: string][] = [
+    ['amount', [1.5, '100', 0, -1, 2 ** 53, null, true, [100], {}, -0, 0.1], amountMessage],
+    ['walletId', ['', 'x', 1, null, `${walletId} `, `${walletId}\n`, `{${walletId}}`], 'walletId must be a UUID'],
+    [
+      'destinationBankCode',
+      ['', '05', 58, 'abc', '05 8', '٠٥٨', '0'.repeat(11)],
+      'destinationBankCode must be a string of 3 to 10 digits',
+    ],
+    [
+      'destinationAccountNumber',
+      [123456789, '1234', '0123456789\n', '9'.repeat(35)],
+      'destinationAccountNumber must be a string of 5 to 34 digits',
+    ],
+    [
+      'destinationAccountName',
+      ['', ' ', 'a\0b', 'a\nb', '\ud800', 'a\u2028b', 'x'.repeat(101), 7, null],
+      'destinationAccountName must be a text of 1 to 100 characters on one line',
+    ],
+    [
+      'remarks',
+      ['', 'x'.repeat(256), 'a\u0085b', 5, null],
+      'remarks must be a text of 1 to 255 characters on one line',
+    ],
+  ];
+  for (const [path, values, message] of cases) {
+    for (const value of values) {
+      const answer = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { [path]: value }) });
+      const expected = { success: false, message, data: { errors: [{ path, message }] } };
+      t.same(answer, { status: 422, body: expected }, `${path}: ${encodeURI(JSON.stringify(value))}`);
+    }
+  }
+  const huge = JSON.stringify(bankPayout(walletId)).replace('"amount":100', '"amount":1e400');
+  t.match(await call(merchantA, 'POST', '/dev/payouts', { payload: huge }), {
+    status: 422,
+    body: { message: amountMessage },
+  });
+  t.equal(await balanceOf(database, walletId), 1000);
+});
+
+t.test('all the problems are told, the first of them as the message, and unknown fields by name', async (t) => {
+  const { call } = await servicesFixture(t);
+  const answer = await call(merchantA, 'POST', '/dev/payouts', {
+    body: { walletId: someWallet, destinationAccountName: 'Amina', amount: '100', note: 1, constructor: 2, remarks: 3 },
+  });
+  t.equal(answer.status, 422);
+  t.equal(answer.body.message, 'destinationBankCode is required');
+  t.same(answer.body.data, {
+    errors: [
+      { path: 'destinationBankCode', message: 'destinationBankCode is required' },
+      { path: 'destinationAccountNumber', message: 'destinationAccountNumber is required' },
+      { path: 'amount', message: 'amount must be a positive whole number of minor units, such as kobo' },
+      { path: 'remarks', message: 'remarks must be a text of 1 to 255 characters on one line' },
+      { path: 'note', message: 'note is not a known field' },
+      { path: 'constructor', message: 'constructor is not a known field' },
+    ],
+  });
+  const many = Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`${index}${'x'.repeat(99)}`, 1]));
+  const { data } = (await call(merchantA, 'POST', '/dev/payouts', { body: many })).body;
+  t.ok(JSON.stringify(data).length < 10_000, 'a report is bounded');
+});
+
+t.test('the payout to a recipient has its own fields', async (t) => {
+  const { call } = await servicesFixture(t);
+  const order = { amount: 100, currency: 'NGN', recipient: '+2348012345678' };
+  const cases: [changes: Record<string, unknown>, path: string][] = [
+    [{ currency: 'ngn' }, 'currency'],
+    [{ currency: 'NGNN' }, 'currency'],
+    [{ currency: undefined }, 'currency'],
+    [{ recipient: '' }, 'recipient'],
+    [{ recipient: 2348012345678 }, 'recipient'],
+    [{ recipient: '1'.repeat(65) }, 'recipient'],
+    [{ amount: 10.01 }, 'amount'],
+    [{ walletId: someWallet }, 'walletId'],
+  ];
+  for (const [changes, path] of cases) {
+    const answer = await call(merchantA, 'POST', '/payouts', { body: { ...order, ...changes } });
+    t.match(answer, { status: 422, body: { data: { errors: [{ path }] } } }, JSON.stringify(changes));
+  }
+});
+
+t.test('a body that is no object of JSON is refused in the envelope', async (t) => {
+  const { call } = await servicesFixture(t);
+  const type = 'Content-Type must be application/json';
+  const cases: [
+    title: string,
+    payload: string | Buffer | undefined,
+    headers: Record<string, string>,
+    status: number,
+    message: string,
+  ][] = [
+    ['no JSON', '{"amount":', {}, 400, 'The body is not valid JSON'],
+    ['empty', '', {}, 400, 'The body is not valid JSON'],
+    ['two values', '{} {}', {}, 400, 'The body is not valid JSON'],
+    ['no UTF-8', Buffer.from([0x22, 0xff, 0x22]), {}, 400, 'The body is not valid UTF-8'],
+    ['a repeated field', '{"amount":1,"amount":2}', {}, 400, 'The field "amount" is given more than once'],
+    [
+      'a repeated field, escaped',
+      '{"amount":1,"\\u0061mount":2}',
+      {},
+      400,
+      'The field "amount" is given more than once',
+    ],
+    ['__proto__', '{"__proto__":{"amount":1}}', {}, 400, 'The field "__proto__" is not allowed'],
+    ['__proto__ below', '{"a":[{"__proto__":1}]}', {}, 400, 'The field "__proto__" is not allowed'],
+    ['deep', '['.repeat(500_000), {}, 400, 'The body is nested more than 32 levels deep'],
+    ['an array', '[]', {}, 422, 'The body must be a JSON object'],
+    ['null', 'null', {}, 422, 'The body must be a JSON object'],
+    ['a form', 'amount=1', { 'content-type': 'application/x-www-form-urlencoded' }, 415, type],
+    ['text', '{}', { 'content-type': 'text/plain' }, 415, type],
+    ['a kind of JSON', '{}', { 'content-type': 'application/json-patch+json' }, 415, type],
+    ['a type that is none', '{}', { 'content-type': 'application' }, 415, type],
+    ['no type', '{}', { 'content-type': '' }, 415, type],
+    ['nothing at all', undefined, {}, 415, type],
+    ['too much', `"${'x'.repeat(1024 * 1024)}"`, {}, 413, 'The body is too large'],
+  ];
+  for (const [title, payload, headers, status, message] of cases) {
+    const details =
+      payload === undefined ? { headers } : { payload, headers: { 'content-type': 'application/json', ...headers } };
+    const answer = await call(merchantA, 'POST', '/dev/payouts', details);
+    t.match(answer, { status, body: { success: false, message } }, title);
+    if (status !== 422) t.equal(answer.body.data, null, title);
+  }
+  const charset = { 'content-type': 'application/json; charset=utf-8' };
+  t.equal(
+    (await call(merchantA, 'POST', '/dev/payouts', { payload: '{}', headers: charset })).status,
+    422,
+    'with a charset',
+  );
+});
+
+t.test('a route or a method that there is none of is not found, in the envelope', async (t) => {
+  const { call } = await servicesFixture(t);
+  const cases = [
+    ['GET', '/'],
+    ['GET', '/v1/transactions'],
+    ['GET', '/payouts'],
+    ['POST', '/nothing'],
+    ['PUT', '/dev/payouts'],
+    ['DELETE', '/transactions'],
+    ['OPTIONS', '/transactions'],
+  ] as const;
+  for (const [method, path] of cases) {
+    const expected = { status: 404, body: { success: false, message: 'Route not found', data: null } };
+    t.same(await call(merchantA, method, path), expected, `${method} ${path}`);
+  }
+  t.match(await call(merchantA, 'GET', '/dev/payouts/%zz'), { status: 400, body: { success: false, data: null } });
+});
+
+t.test('a query parameter that is unknown, repeated or of another form is refused', async (t) => {
+  const { call } = await servicesFixture(t);
+  const page = 'page must be a whole number from 1';
+  const perPage = 'per_page must be a whole number from 1 to 100';
+  const cases = [
+    ['?page=0', page],
+    ['?page=-1', page],
+    ['?page=1.5', page],
+    ['?page=', page],
+    ['?page=1&page=2', page],
+    ['?page=1e3', page],
+    ['?page=99999999999', page],
+    ['?per_page=0', perPage],
+    ['?per_page=101', perPage],
+    ['?per_page=all', perPage],
+    ['?limit=5', 'limit is not a known query parameter'],
+    ['?__proto__=1', '__proto__ is not a known query parameter'],
+  ] as const;
+  for (const list of ['/transactions', '/dev/payouts', '/dev/wallets', '/dev/customers']) {
+    for (const [query, message] of cases) {
+      t.match(await call(merchantA, 'GET', `${list}${query}`), { status: 422, body: { message } }, `${list}${query}`);
+    }
+  }
+  for (const path of [`/dev/wallets/${someWallet}`, `/dev/payouts/${someWallet}`, `/dev/customers/${someWallet}`]) {
+    t.equal((await call(merchantA, 'GET', `${path}?expand=1`)).status, 422, path);
+  }
+});
+
+t.test('no body whatever makes an internal error', async (t) => {
+  const { call, database, logged } = await servicesFixture(t);
+  const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
+  const targets = [
+    ['POST', '/dev/payouts'],
+    ['POST', '/payouts'],
+    ['POST', '/dev/customers'],
+    ['PATCH', `/dev/customers/${someWallet}`],
+  ] as const;
+  const names = [
+    'walletId',
+    'amount',
+    'currency',
+    'recipient',
+    'destinationBankCode',
+    'destinationAccountNumber',
+    'destinationAccountName',
+    'remarks',
+    'email',
+    'firstName',
+    'lastName',
+    'phone',
+  ];
+  const fields = fc.dictionary(fc.constantFrom(...names), fc.jsonValue());
+  const halfRight = fields.map((some) => ({ ...bankPayout(walletId), ...some }));
+  const json = fc.oneof(fc.jsonValue(), fields, halfRight).map((value) => JSON.stringify(value));
+  await fc.assert(
+    fc.asyncProperty(fc.constantFrom(...targets), fc.oneof(json, fc.string()), async ([method, url], payload) => {
+      const headers = { 'content-type': 'application/json' };
+      const { status, body } = await call(merchantA, method, url, { payload, headers });
+      if (status >= 500) throw new Error(`${status} for ${payload}`);
+      return body.success === status < 300;
+    }),
+    { numRuns: 600 },
+  );
+  t.same(logged, []);
+});

@@ -1,0 +1,126 @@
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import fc from 'fast-check';
+import t from 'tap';
+import { openLineSink } from '../../src/telemetry/line-sink.js';
+import { holdsKey, maskKeys } from '../../src/telemetry/mask-keys.js';
+import { cut, serialise } from '../../src/telemetry/serialise.js';
+import { GatewayMetrics } from '../../src/telemetry/metrics.js';
+
+/** What a terminal or a log viewer would obey instead of show: controls, line ends, turns of direction. */
+const obeyed = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\ufeff]/u;
+
+t.test('no character of a value can pass for the end of a line or an order to a terminal', (t) => {
+  const codes = Array.from({ length: 0x10000 }, (_, code) => code).filter((code) =>
+    obeyed.test(String.fromCharCode(code)),
+  );
+  t.ok(codes.length > 75, 'controls of both blocks, separators, turns of direction');
+  for (const code of codes) {
+    const value = `a${String.fromCharCode(code)}b`;
+    const line = serialise({ [value]: value });
+    if (obeyed.test(line)) t.fail(`U+${code.toString(16)} is written as it is`);
+    if ((JSON.parse(line) as Record<string, unknown>)[value] !== value) t.fail(`U+${code.toString(16)} is lost`);
+  }
+  t.equal(serialise({ a: '\u009b\u2028\u202e\u007f\u061c' }), '{"a":"\\u009b\\u2028\\u202e\\u007f\\u061c"}');
+  t.equal(serialise({ a: 'é本"\\\n' }), '{"a":"é本\\"\\\\\\n"}', 'everything else is left as JSON has it');
+  t.end();
+});
+
+t.test('a line is one line, and reads back as what was written, for any value', (t) => {
+  const text = fc.oneof(
+    fc.string({ unit: 'binary' }),
+    fc.string({ unit: fc.constantFrom('\u202e', '\u2028', '\u0085', '\\', '"', '\n', 'u', '\ud83d', '{', '\ufeff') }),
+  );
+  fc.assert(
+    fc.property(fc.dictionary(text, fc.oneof(text, fc.jsonValue())), (value) => {
+      const line = serialise(value);
+      return !obeyed.test(line) && isDeepStrictEqual(JSON.parse(line), JSON.parse(JSON.stringify(value)));
+    }),
+    { numRuns: 300 },
+  );
+  t.end();
+});
+
+t.test('a value is cut at its limit, and it shows that it was cut', (t) => {
+  t.equal(cut(''), '');
+  t.equal(cut('x'.repeat(1024)), 'x'.repeat(1024));
+  t.equal(cut('x'.repeat(1025)), `${'x'.repeat(1024)}…`);
+  t.equal(cut(`${'x'.repeat(1024)}y`.repeat(100)), `${'x'.repeat(1024)}…`);
+  t.end();
+});
+
+t.test('a sink appends a line each to its file, and makes the directory that it is in', async (t) => {
+  const file = path.join(t.testdir(), 'var', 'log', 'access.log');
+  const first = openLineSink(file);
+  first.write({ a: 'one\ntwo\u2028' });
+  first.write({ b: 2 });
+  await first.close(1000);
+  const second = openLineSink(file);
+  second.write({ c: '\u202e' });
+  await second.close(1000);
+  t.equal(await readFile(file, 'utf8'), '{"a":"one\\ntwo\\u2028"}\n{"b":2}\n{"c":"\\u202e"}\n');
+});
+
+t.test('requests are counted by what was decided, and readiness is what it is at the moment of asking', async (t) => {
+  let ready = false;
+  const metrics = new GatewayMetrics('test', () => ready);
+  metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
+  metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
+  metrics.countRequest({ code: 'key_unknown', status: 401, route: 'none' });
+  const { contentType, text } = await metrics.render();
+  t.match(contentType, /^text\/plain; version=0\.0\.4/);
+  const counted = text.split('\n').filter((line) => line.startsWith('gateway_requests_total{'));
+  t.strictSame(counted, [
+    'gateway_requests_total{code="accepted",status="200",route="/payouts",environment="test"} 2',
+    'gateway_requests_total{code="key_unknown",status="401",route="none",environment="test"} 1',
+  ]);
+  t.match(text, /^gateway_ready 0$/m);
+  t.match(text, /^process_cpu_seconds_total /m, 'and the process is measured');
+  ready = true;
+  t.match((await metrics.render()).text, /^gateway_ready 1$/m);
+});
+
+t.test('two gateways of one process count apart', async (t) => {
+  const one = new GatewayMetrics('live', () => true);
+  const other = new GatewayMetrics('live', () => true);
+  one.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
+  t.notMatch((await other.render()).text, /^gateway_requests_total\{/m);
+});
+
+t.test('nothing of a key is left but its prefix, wherever and however it is written', (t) => {
+  const secret = 'Nw5RigG5NVB9klCp';
+  const key = `svc_live_${secret}`;
+  const encoded = Buffer.from(key).toString('hex').replaceAll(/../g, '%$&');
+  const texts = [
+    key,
+    key.toUpperCase(),
+    `/v1/transactions/${key}`,
+    `/v1/${key}/${key.replace('live', 'test')}`,
+    `curl ${key} x`,
+    `http://u:${key}@a/v1`,
+    `/v1/%73vc_live_${secret}`,
+    `/v1/svc%5Flive%5f${secret}`,
+    `/v1/svc%255Flive%255F${secret}`,
+    `/v1/${encoded}`,
+    `/v1/x/svc_live_/svc%5Flive%5F${secret}`,
+    `/v1/svc_live_Nw5Ri%67G5NVB9klCp`,
+    `/v1/svc_live_%20${secret}`,
+    `/v1/svc_live_.${secret}`,
+  ];
+  for (const text of texts) {
+    const masked = maskKeys(text);
+    for (let at = 0; at + 6 <= secret.length; at += 1) {
+      t.notOk(masked.toLowerCase().includes(secret.slice(at, at + 6).toLowerCase()), `${masked} of ${text}`);
+    }
+    t.match(masked, /svc_(?:live|test)_…/i);
+  }
+  t.equal(
+    maskKeys('/v1/dev/customers/%C3%A9%2F..%2f'),
+    '/v1/dev/customers/%C3%A9%2F..%2f',
+    'everything else is as it was',
+  );
+  t.ok(holdsKey('x svc_test_ y'));
+  t.notOk(holdsKey('svc_prod_abc'));
+  t.end();
+});
