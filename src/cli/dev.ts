@@ -17,6 +17,7 @@ import { DataDirectory } from './dev/data-directory.js';
 import { ensureDemoMerchant } from './dev/demo-merchant.js';
 import { startEmbeddedRegistry } from './dev/embedded-registry.js';
 import { welcomeText } from './dev/welcome.js';
+import { openAssertionVerifier } from './identity-keys.js';
 import { openPorts } from './open-ports.js';
 import { runServer } from './run-server.js';
 import { systemClock } from './system-clock.js';
@@ -52,6 +53,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     closeLater(() => directory.close());
     await directory.ensureCertificate(now);
     await directory.ensureAdminToken();
+    await directory.ensureSigningKey();
     const embedded = await startEmbeddedRegistry(config, log);
     closeLater(() => embedded.close());
     const registryUrl = embedded.registry.url;
@@ -61,7 +63,9 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
 
     const { listen, database } = config.services;
-    const services = await startServices({ ...listen, databaseUrl: database.url, clock: systemClock, logger: log });
+    const assertions = await openAssertionVerifier(config);
+    const serving = { databaseUrl: database.url, assertions, clock: systemClock, logger: log };
+    const services = await startServices({ ...listen, ...serving });
     closeLater(() => services.close());
     const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
 
@@ -105,6 +109,7 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
       redisUrl === undefined ? { kind: 'memory' } : { kind: 'redis', redis: { url: redisUrl, prefix: redisPrefix } },
     registry: { database: { url: `sqlite:${directory.file('registry.db')}` }, tokenFile: directory.adminTokenFile },
     torExits: { sources: [exampleExits], allowReserved: true },
+    identity: { signingKeyFile: directory.signingKeyFile },
     services: { database: { url: `sqlite:${directory.file('services.db')}` } },
     accessLog: { destination: directory.file('access.log') },
     log: { level: 'warn' },

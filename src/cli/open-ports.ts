@@ -12,6 +12,7 @@ import type { GatewayPorts } from '../http/start-gateway.js';
 import { openLineSink } from '../telemetry/line-sink.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Logger } from '../telemetry/logger.js';
+import { openIdentity } from './identity-keys.js';
 import { systemClock } from './system-clock.js';
 
 const maxPepperBytes = 4096;
@@ -27,6 +28,7 @@ export async function openPorts(config: Config, log: Logger, records?: Records):
     keyStore: new RecordKeyStore(records ?? (await openRecords(config, log))),
     torExits: await openTorExits(config, log),
     pepper: await readPepper(config.keys.pepperFile),
+    identity: await openIdentity(config),
     clock: systemClock,
     accessLog: openAccessLog(config.accessLog.destination),
     onInternalError: (error, requestId) => {

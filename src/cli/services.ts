@@ -2,6 +2,7 @@ import { Command } from 'commander';
 import { loadConfig } from '../config/load.js';
 import { startServices } from '../services/start-services.js';
 import { createLogger } from '../telemetry/logger.js';
+import { openAssertionVerifier } from './identity-keys.js';
 import { runServer } from './run-server.js';
 import { systemClock } from './system-clock.js';
 
@@ -18,7 +19,8 @@ async function services({ config: file }: { readonly config?: string }): Promise
   const log = createLogger(config.log.level);
   const { listen, database } = config.services;
   await runServer(config, log, async (closeLater) => {
-    const options = { ...listen, databaseUrl: database.url, clock: systemClock, logger: log };
+    const assertions = await openAssertionVerifier(config);
+    const options = { ...listen, databaseUrl: database.url, assertions, clock: systemClock, logger: log };
     const running = await startServices(options);
     closeLater(() => running.close());
     log.info({ url: running.url }, 'the services take requests');

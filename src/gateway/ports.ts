@@ -58,6 +58,14 @@ export interface TorExits {
   has(address: IpAddress): boolean;
 }
 
+/** Proves to upstreams whom the gateway let in. */
+export interface CallerIdentity {
+  /** The value of `x-gateway-assertion`: a signed JWT about the merchant, its key and its environment. */
+  assertionFor(credential: Credential): Promise<string>;
+  /** The JSON Web Key Set by which upstreams check it; public keys alone. */
+  readonly publicKeys: object;
+}
+
 /** The time, in milliseconds since 1970. */
 export interface Clock {
   now(): number;

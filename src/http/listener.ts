@@ -2,7 +2,7 @@ import http from 'node:http';
 import https from 'node:https';
 import Fastify from 'fastify';
 import type { FastifyInstance } from 'fastify';
-import type { Clock } from '../gateway/ports.js';
+import type { CallerIdentity, Clock } from '../gateway/ports.js';
 import { authenticationHook } from './authentication.js';
 import type { AuthenticationHookOptions } from './authentication.js';
 import { GatewayError } from './errors.js';
@@ -35,6 +35,8 @@ export interface TlsIdentity {
 export interface ListenerOptions {
   readonly authentication: AuthenticationHookOptions;
   readonly upstreams: ReadonlyMap<string, Upstream>;
+  /** Signs who calls for upstreams; null: no signature. */
+  readonly identity: CallerIdentity | null;
   readonly limits: ListenerLimits;
   readonly clock: Clock;
   /** Null: plain HTTP. */
@@ -110,7 +112,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   app.setNotFoundHandler((_request, reply) =>
     sendError(reply, new GatewayError('not_found', 'no route has this path')),
   );
-  registerProxy(app, options.upstreams, options.limits.requestTimeoutSeconds * 1000);
+  registerProxy(app, options.upstreams, options.limits.requestTimeoutSeconds * 1000, options.identity);
   app.addHook('preClose', (done) => {
     connections.closeUnused();
     done();

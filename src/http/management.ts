@@ -1,15 +1,25 @@
 import Fastify from 'fastify';
 import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { CallerIdentity } from '../gateway/ports.js';
 import type { GatewayMetrics } from '../telemetry/metrics.js';
 import { errorFailure } from './envelope.js';
 import type { GatewayErrorCode } from './errors.js';
 import { answerProtocolError } from './protocol-errors.js';
 
-/** Why the gateway is not ready for traffic; empty while it is. */
-export type ReadinessProblems = () => readonly string[];
+/** What the management listener tells. */
+export interface ManagementOptions {
+  /** Why the gateway is not ready for traffic; empty while it is. */
+  readonly readinessProblems: () => readonly string[];
+  readonly metrics: GatewayMetrics;
+  /** Null: nothing is signed, and there are no public keys to fetch. */
+  readonly identity: CallerIdentity | null;
+}
 
-/** Builds the management listener: health and metrics, for operators and their orchestrator, never for callers. */
-export function createManagement(readinessProblems: ReadinessProblems, metrics: GatewayMetrics): FastifyInstance {
+/**
+ * Builds the management listener: health and metrics for operators and their orchestrator, public keys for upstreams,
+ * never anything for callers.
+ */
+export function createManagement({ readinessProblems, metrics, identity }: ManagementOptions): FastifyInstance {
   const answer = (reply: FastifyReply, code: GatewayErrorCode): FastifyReply => {
     const { status, headers, body } = errorFailure(code);
     return reply.code(status).headers(headers).send(body);
@@ -33,6 +43,12 @@ export function createManagement(readinessProblems: ReadinessProblems, metrics: 
     const { contentType, text } = await metrics.render();
     return reply.type(contentType).send(text);
   });
+  if (identity !== null) {
+    // A new key is published before it signs, so upstreams may keep the set for minutes.
+    app.get('/.well-known/jwks.json', (_request, reply) =>
+      reply.header('cache-control', 'public, max-age=300').send(identity.publicKeys),
+    );
+  }
   app.setNotFoundHandler((_request, reply) => answer(reply, 'not_found'));
   app.setErrorHandler((_error, _request, reply) => answer(reply, 'internal_error'));
   return app;

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { CallerIdentity } from '../gateway/ports.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
 import { sendError } from './replies.js';
@@ -22,15 +23,17 @@ type ProxyCallback = (error: unknown, response?: UpstreamResponse) => void;
  * is decided here, because the plugin's own transport retries, does not verify TLS, waits for minutes and passes
  * identity headers on.
  * @param stallMilliseconds how long a caller may take nothing of an answer
+ * @param identity signs who calls; null: upstreams get no signature
  */
 export function registerProxy(
   app: FastifyInstance,
   upstreams: ReadonlyMap<string, Upstream>,
   stallMilliseconds: number,
+  identity: CallerIdentity | null,
 ): void {
   const transport = {
     request({ headers }: ProxiedRequest, done: ProxyCallback): void {
-      forward(headers[exchangeKey], upstreams, stallMilliseconds).then(
+      forward(headers[exchangeKey], upstreams, stallMilliseconds, identity).then(
         (response) => {
           done(null, response);
         },
@@ -63,6 +66,7 @@ async function forward(
   exchange: Exchange,
   upstreams: ReadonlyMap<string, Upstream>,
   stallMilliseconds: number,
+  identity: CallerIdentity | null,
 ): Promise<UpstreamResponse> {
   const { match, request, response, target } = exchange;
   const upstream = match === null ? undefined : upstreams.get(match.route.upstream);
@@ -74,6 +78,10 @@ async function forward(
       exchange.cancel(new GatewayError('client_closed', 'the client went away'));
     });
   }
+  const callerHeaders = identityHeaders(exchange);
+  if (identity !== null && exchange.credential !== null) {
+    callerHeaders.push('x-gateway-assertion', await identity.assertionFor(exchange.credential));
+  }
   const hasBody = request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length']) > 0;
   const expectsContinue = request.headers.expect?.toLowerCase() === '100-continue' && request.httpVersion === '1.1';
   if (hasBody && expectsContinue) response.writeContinue();
@@ -83,7 +91,7 @@ async function forward(
   const answer = await upstream.send({
     method: request.method ?? '',
     target: match.upstreamPath + target.query,
-    headers: [...forwardableHeaders(request.rawHeaders), ...identityHeaders(exchange)],
+    headers: [...forwardableHeaders(request.rawHeaders), ...callerHeaders],
     body: hasBody ? request : null,
     signal: exchange.signal,
     cancel: (reason) => {

@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import { asListenError } from '../config/listen-error.js';
 import { readOperatorFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
-import type { Clock, KeyStore, TorExits } from '../gateway/ports.js';
+import type { CallerIdentity, Clock, KeyStore, TorExits } from '../gateway/ports.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
@@ -21,6 +21,8 @@ export interface GatewayPorts {
   readonly keyStore: KeyStore;
   readonly torExits: TorExits;
   readonly pepper: Buffer | null;
+  /** Signs who calls for upstreams; null: no signature. */
+  readonly identity: CallerIdentity | null;
   readonly clock: Clock;
   readonly accessLog: LineSink;
   /** Told of a failure that was not foreseen, with the id of its request. */
@@ -75,6 +77,7 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
         accessLogProblem: () => ports.accessLog.problem(),
       },
       upstreams,
+      identity: ports.identity,
       limits: config.limits,
       clock: ports.clock,
       tls,
@@ -98,7 +101,7 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     listeners.push(listener);
     return listen(listener.app, name, at);
   };
-  const health = createManagement(readinessProblems, metrics);
+  const health = createManagement({ readinessProblems, metrics, identity: ports.identity });
   const drain = async (): Promise<void> => {
     draining = true;
     await closeAll(listeners, config.limits.drainTimeoutSeconds);

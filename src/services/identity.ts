@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { AssertionVerifier } from './assertion-verifier.js';
 import { Refusal } from '../rest/refusal.js';
 
 /** Production or the sandbox. Records of one are never seen from the other. */
@@ -15,25 +16,34 @@ const merchantIdForm = /^[A-Za-z0-9_-]{1,64}$/;
 const loopbackForm = /^(?:::1|(?:::ffff:)?127(?:\.[0-9]{1,3}){3})$/i;
 
 /**
- * Lets in only what the gateway forwarded: from this machine, and in the name of a merchant. This comes before routing,
- * so that nobody else learns which paths exist.
+ * Lets in only what the gateway forwarded in the name of a merchant: what it signed, where there is a verifier; without
+ * one, what comes from this machine. This comes before routing, so that nobody else learns which paths exist.
  */
-export function requireIdentity(app: FastifyInstance): void {
+export function requireIdentity(app: FastifyInstance, assertions: AssertionVerifier | null): void {
   app.decorateRequest(decorator, null);
-  app.addHook('onRequest', (request, _reply, done) => {
-    const tenant = loopbackForm.test(request.socket.remoteAddress ?? '') ? tenantIn(request) : null;
-    if (tenant === null) {
-      done(new Refusal(403, 'Forbidden'));
-      return;
+  app.addHook('onRequest', async (request) => {
+    const named = tenantIn(request);
+    const believed = assertions === null ? namedFromLoopback(request, named) : await asserted(request, assertions);
+    if (named === null || believed?.merchantId !== named.merchantId || believed.environment !== named.environment) {
+      throw new Refusal(403, 'Forbidden');
     }
-    request.setDecorator(decorator, tenant);
-    done();
+    request.setDecorator(decorator, believed);
   });
 }
 
 /** The tenant of a request that was let in. */
 export function tenantOf(request: FastifyRequest): Tenant {
   return request.getDecorator<Tenant>(decorator);
+}
+
+function namedFromLoopback({ socket }: FastifyRequest, named: Tenant | null): Tenant | null {
+  return loopbackForm.test(socket.remoteAddress ?? '') ? named : null;
+}
+
+/** Node joins a repeated header with a comma, which is no assertion. */
+function asserted({ headers }: FastifyRequest, assertions: AssertionVerifier): Promise<Tenant> | null {
+  const assertion = headers['x-gateway-assertion'];
+  return typeof assertion === 'string' ? assertions.verify(assertion) : null;
 }
 
 /** Node joins a repeated header with a comma, which neither form admits. */

@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { spawn, spawnSync } from 'node:child_process';
 import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,6 +10,7 @@ import path from 'node:path';
 import t from 'tap';
 import { run as runCommand } from '../../src/cli/run.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+import { ask, liveKey, recordsOf } from '../http/harness.js';
 
 const main = path.resolve('dist/cli/main.js');
 const isRoot = process.getuid?.() === 0;
@@ -279,7 +281,11 @@ t.test('gateway and services run as processes of their own from one configuratio
   const file = (name: string) => path.join(directory, `apart-${name}`);
   await writeFile(file('cert.txt'), pair.cert);
   await writeFile(file('key.txt'), pair.key);
-  await writeFile(file('records.json'), '{}');
+  await writeFile(
+    file('signing-key.txt'),
+    generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }),
+  );
+  await writeFile(file('records.json'), JSON.stringify(recordsOf(liveKey)));
   await writeFile(
     file('config.yaml'),
     `listen:
@@ -288,23 +294,46 @@ t.test('gateway and services run as processes of their own from one configuratio
   management: null
 torExits: { enabled: false }
 keyStore: { kind: memory, memory: { recordsFile: ${file('records.json')} } }
+upstreams: { transactions: { url: "\${SERVICES_URL:-http://127.0.0.1:7080}" } }
+routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
+identity: { signingKeyFile: ${file('signing-key.txt')} }
+accessLog: { destination: ${file('access.log')} }
 services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}" } }
 `,
   );
-  for (const command of ['gateway', 'services']) {
-    const child = spawn(process.execPath, [main, command, '--config', file('config.yaml')], { stdio: 'pipe' });
+  const start = async (command: string, env: Record<string, string>) => {
+    const args = [main, command, '--config', file('config.yaml')];
+    const child = spawn(process.execPath, args, { stdio: 'pipe', env: { ...process.env, ...env } });
     t.teardown(() => child.kill('SIGKILL'));
+    const exited = once(child, 'exit');
     let log = '';
-    await new Promise<void>((resolve) => {
+    await new Promise<void>((resolve, reject) => {
+      void exited.then(() => {
+        reject(new Error(`${command} ended: ${log}`));
+      });
       child.stderr.on('data', (chunk: Buffer) => {
         log += chunk.toString();
-        if (log.includes('requests"')) resolve();
+        if (/takes? requests"/.test(log)) resolve();
       });
     });
+    return { child, exited, log };
+  };
+  const services = await start('services', {});
+  const servicesUrl = /"url":"([^"]+)"/.exec(services.log)?.[1] ?? '';
+  const gateway = await start('gateway', { SERVICES_URL: servicesUrl });
+  const port = Number(/"https":\{[^}]*"port":(\d+)/.exec(gateway.log)?.[1]);
+
+  const answer = await ask({ https: port, ca: pair.cert }, { headers: [['x-api-key', liveKey]] });
+  t.match(answer, { status: 200, body: /"success":true/ }, 'the services believe the signature of the gateway');
+  const direct = await fetch(`${servicesUrl}/transactions`, {
+    headers: { 'x-merchant-id': 'm_1', 'x-merchant-environment': 'live' },
+  });
+  t.equal(direct.status, 403, 'and nobody else, on this machine neither');
+
+  for (const { child, exited } of [gateway, services]) {
     child.kill('SIGTERM');
-    const [status] = (await once(child, 'exit')) as [number | null];
-    t.equal(status, 0, `${command} ends cleanly`);
-    t.match(log, /takes? requests"/);
+    const [status] = (await exited) as [number | null];
+    t.equal(status, 0, `${child.spawnargs[2] ?? ''} ends cleanly`);
   }
 });
 

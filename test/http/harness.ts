@@ -13,7 +13,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { loadConfig } from '../../src/config/load.js';
 import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import type { KeyStore } from '../../src/gateway/ports.js';
+import type { CallerIdentity, KeyStore } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { startGateway } from '../../src/http/start-gateway.js';
@@ -135,6 +135,7 @@ export interface GatewaySetup {
   readonly torExits?: readonly string[];
   readonly upstreamUrl?: string;
   readonly pepper?: Buffer;
+  readonly identity?: CallerIdentity;
   readonly accessLog?: LineSink;
 }
 
@@ -171,6 +172,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
       }),
     ),
     pepper: setup.pepper ?? null,
+    identity: setup.identity ?? null,
     clock: { now: () => Date.now() },
     accessLog: setup.accessLog ?? {
       write: (line) => lines.push(line as Record<string, unknown>),
@@ -279,6 +281,6 @@ export function requestBytes(ask: Ask): string {
 }
 
 /** Asks over TLS on a connection of its own. */
-export async function ask(gateway: GatewayUnderTest, what: Ask): Promise<RawAnswer> {
+export async function ask(gateway: Pick<GatewayUnderTest, 'https' | 'ca'>, what: Ask): Promise<RawAnswer> {
   return parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), requestBytes(what)));
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
+import type { AssertionVerifier } from '../../src/services/assertion-verifier.js';
 import { createServices } from '../../src/services/create-services.js';
 import type { Tenant } from '../../src/services/identity.js';
 import { ownerColumns } from '../../src/services/owned-by.js';
@@ -35,12 +36,13 @@ export const sandboxOfA: Tenant = { merchantId: 'merchant_a', environment: 'test
 export const startOfTest = Date.UTC(2026, 0, 15, 12);
 
 /** Services on a database in memory, and a clock that advances by a second at each look. */
-export async function servicesFixture(test: Test) {
+export async function servicesFixture(test: Test, assertions: AssertionVerifier | null = null) {
   const database = await openServicesDatabase({ url: 'sqlite::memory:' });
   const logged: { details: object; message: string }[] = [];
   let time = startOfTest;
   const app = createServices({
     database,
+    assertions,
     clock: { now: () => (time += 1000) },
     logger: { error: (details, message) => logged.push({ details, message }) },
   });

@@ -1,4 +1,4 @@
-import { randomBytes, X509Certificate } from 'node:crypto';
+import { generateKeyPairSync, randomBytes, X509Certificate } from 'node:crypto';
 import { access, constants, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -48,6 +48,10 @@ export class DataDirectory {
     return this.file('admin-token');
   }
 
+  get signingKeyFile(): string {
+    return this.file('signing-key.pem');
+  }
+
   /** Makes the certificate, or a new one where the old one has ended or soon will. */
   async ensureCertificate(now: Date): Promise<void> {
     if (await this.#hasCertificate(now)) return;
@@ -60,6 +64,13 @@ export class DataDirectory {
   async ensureAdminToken(): Promise<void> {
     const token = `${randomBytes(32).toString('hex')}\n`;
     await this.#write(this.adminTokenFile, token, { mode: 0o600, flag: 'wx' });
+  }
+
+  /** Makes the key that signs who calls for upstreams, where there is none yet. */
+  async ensureSigningKey(): Promise<void> {
+    const { privateKey } = generateKeyPairSync('ed25519');
+    const pem = privateKey.export({ type: 'pkcs8', format: 'pem' });
+    await this.#write(this.signingKeyFile, pem.toString(), { mode: 0o600, flag: 'wx' });
   }
 
   /** Does something that may fail, and then leaves nothing behind. */

@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { address, line, optionalFile, section } from './option.js';
+import { address, line, nullable, optionalFile, section } from './option.js';
 import type { OptionKeywords } from './option.js';
 
 function databaseUrl(keywords: OptionKeywords & { default: string }) {
@@ -52,11 +52,37 @@ export const services = section(
 export const identity = section(
   {
     signingKeyFile: optionalFile(
-      'PEM file with the private key for the signed identity (x-gateway-assertion) that upstreams get. null: none.',
-      { unavailable: true },
+      'PEM file with the private key, Ed25519 or P-256, that signs who calls (x-gateway-assertion) for upstreams. null: none.',
+    ),
+    publishedKeyFiles: Type.Array(line({ expects: 'the path of a file', examples: ['/etc/gateway/next-key.pem'] }), {
+      default: [],
+      maxItems: 16,
+      description:
+        'PEM files with further keys, public or private, that upstreams shall know: while keys are rotated, the next and the last one.',
+      expects: 'a list of paths of files',
+    }),
+    issuer: line({ default: 'merchant-gateway', description: 'Who signs: `iss`.', expects: 'a name or URL' }),
+    audience: line({ default: 'merchant-gateway', description: 'For whom: `aud`.', expects: 'a name or URL' }),
+    lifetimeSeconds: Type.Integer({
+      minimum: 10,
+      maximum: 3600,
+      default: 60,
+      description: 'How long an upstream may believe an assertion.',
+    }),
+    publicKeysUrl: nullable(
+      Type.String({
+        pattern: '^https?://[^\\u0000-\\u0020\\u007f]+$',
+        maxLength: 4096,
+        expects: 'an http:// or https:// URL',
+      }),
+      {
+        description:
+          'Where the backing services fetch the public keys: /.well-known/jwks.json of the management listener. ' +
+          'null: they take those of signingKeyFile and publishedKeyFiles.',
+      },
     ),
   },
-  { description: 'How the gateway proves to upstreams that it is the gateway.' },
+  { description: 'How the gateway proves to upstreams that it is the gateway, and how the backing services check it.' },
 );
 
 /** The record of every request. */

@@ -1,0 +1,76 @@
+import { SignJWT } from 'jose';
+import type { JSONWebKeySet } from 'jose';
+import { LRUCache } from 'lru-cache';
+import type { CallerIdentity, Clock } from '../../gateway/ports.js';
+import type { Credential } from '../../policy/facts.js';
+import type { SigningKey } from './signing-keys.js';
+
+/** How assertions are made. */
+export interface SignedIdentityOptions {
+  readonly signingKey: SigningKey;
+  readonly publicKeys: JSONWebKeySet;
+  readonly issuer: string;
+  readonly audience: string;
+  /** How long an upstream may believe an assertion. */
+  readonly lifetimeSeconds: number;
+  /** How many keys' assertions are held. */
+  readonly maxEntries: number;
+  readonly clock: Clock;
+}
+
+interface Held {
+  readonly credential: Pick<Credential, 'merchantId' | 'environment'>;
+  readonly assertion: Promise<string>;
+  /** From then on a new one is made, in milliseconds since 1970. */
+  readonly renewAt: number;
+}
+
+/**
+ * Signs who calls as a JWT: `iss aud sub iat exp`, `kid` with the id of the merchant's key, and `environment`. One is
+ * made for a key and used again for half of its lifetime, so that a request costs no signature.
+ */
+export class SignedIdentity implements CallerIdentity {
+  readonly publicKeys: JSONWebKeySet;
+  readonly #options: SignedIdentityOptions;
+  readonly #held: LRUCache<string, Held>;
+
+  constructor(options: SignedIdentityOptions) {
+    this.#options = options;
+    this.publicKeys = options.publicKeys;
+    this.#held = new LRUCache({ max: options.maxEntries });
+  }
+
+  /** @throws an error of the signature, which is a request that failed, never one that goes without its assertion */
+  assertionFor(credential: Credential): Promise<string> {
+    const { keyId, merchantId, environment } = credential;
+    const now = this.#options.clock.now();
+    const held = this.#held.get(keyId);
+    const isOfThisCaller = held?.credential.merchantId === merchantId && held.credential.environment === environment;
+    // A clock that was set back must not make an assertion outlive its end.
+    const isYoung = held !== undefined && now < held.renewAt && held.renewAt - now <= this.#renewalMilliseconds;
+    if (isOfThisCaller && isYoung) return held.assertion;
+
+    const assertion = this.#sign(credential, now);
+    const renewAt = now + this.#renewalMilliseconds;
+    this.#held.set(keyId, { credential: { merchantId, environment }, assertion, renewAt });
+    assertion.catch(() => this.#held.delete(keyId));
+    return assertion;
+  }
+
+  get #renewalMilliseconds(): number {
+    return this.#options.lifetimeSeconds * 500;
+  }
+
+  #sign({ keyId, merchantId, environment }: Credential, now: number): Promise<string> {
+    const { signingKey, issuer, audience, lifetimeSeconds } = this.#options;
+    const issuedAt = Math.floor(now / 1000);
+    return new SignJWT({ kid: keyId, environment })
+      .setProtectedHeader({ alg: signingKey.algorithm, kid: signingKey.keyId, typ: 'JWT' })
+      .setIssuer(issuer)
+      .setAudience(audience)
+      .setSubject(merchantId)
+      .setIssuedAt(issuedAt)
+      .setExpirationTime(issuedAt + lifetimeSeconds)
+      .sign(signingKey.privateKey);
+  }
+}

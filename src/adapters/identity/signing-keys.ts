@@ -1,0 +1,76 @@
+import { createPrivateKey, createPublicKey } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
+import { calculateJwkThumbprint, exportJWK } from 'jose';
+import type { JSONWebKeySet, JWK } from 'jose';
+import { OperatorError } from '../../config/operator-error.js';
+import { readOperatorFile } from '../../config/operator-file.js';
+
+/** The signature algorithms that upstreams must know (RFC 8037, RFC 7518). */
+type SigningAlgorithm = 'EdDSA' | 'ES256';
+
+/** The key that signs, and how upstreams find its public half. */
+export interface SigningKey {
+  readonly privateKey: KeyObject;
+  readonly algorithm: SigningAlgorithm;
+  /** RFC 7638 thumbprint of the public half: the same on every replica without anybody choosing a name. */
+  readonly keyId: string;
+}
+
+/** Which files hold the keys of the signed identity. */
+export interface SigningKeyFiles {
+  /** PEM private key, Ed25519 or P-256. */
+  readonly signingKeyFile: string;
+  /** PEM keys, private or public, that are published beside it, so that a rotation has an overlap. */
+  readonly publishedKeyFiles: readonly string[];
+}
+
+const maxPemBytes = 64 * 1024;
+
+/**
+ * Reads the key that signs.
+ * @throws OperatorError with one sentence when it cannot be read or is no Ed25519 or P-256 private key
+ */
+export async function readSigningKey(file: string): Promise<SigningKey> {
+  const what = 'The signing key';
+  const privateKey = keyIn(await readOperatorFile(file, what, maxPemBytes), createPrivateKey);
+  if (privateKey === null) throw new OperatorError(`${what} ${file} is not a PEM private key without a passphrase.`);
+  const { algorithm, keyId } = await publicHalf(createPublicKey(privateKey), what, file);
+  return { privateKey, algorithm, keyId };
+}
+
+/**
+ * The public halves of all the keys, as upstreams fetch them (RFC 7517). Nothing private is in it.
+ * @throws OperatorError with one sentence for a file that holds no usable key
+ */
+export async function readPublicKeys({ signingKeyFile, publishedKeyFiles }: SigningKeyFiles): Promise<JSONWebKeySet> {
+  const keys = new Map<string, JWK>();
+  for (const file of [signingKeyFile, ...publishedKeyFiles]) {
+    const what = 'The identity key';
+    // Of a private key this takes the public half.
+    const publicKey = keyIn(await readOperatorFile(file, what, maxPemBytes), createPublicKey);
+    if (publicKey === null) throw new OperatorError(`${what} ${file} is not a PEM key without a passphrase.`);
+    const { algorithm, keyId, jwk } = await publicHalf(publicKey, what, file);
+    keys.set(keyId, { ...jwk, kid: keyId, alg: algorithm, use: 'sig' });
+  }
+  return { keys: [...keys.values()] };
+}
+
+async function publicHalf(publicKey: KeyObject, what: string, file: string) {
+  const algorithm = algorithmOf(publicKey);
+  if (algorithm === null) throw new OperatorError(`${what} ${file} must be an Ed25519 or a P-256 key.`);
+  const jwk = await exportJWK(publicKey);
+  return { algorithm, jwk, keyId: await calculateJwkThumbprint(jwk) };
+}
+
+function algorithmOf({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): SigningAlgorithm | null {
+  if (asymmetricKeyType === 'ed25519') return 'EdDSA';
+  return asymmetricKeyType === 'ec' && asymmetricKeyDetails?.namedCurve === 'prime256v1' ? 'ES256' : null;
+}
+
+function keyIn(pem: Buffer, read: (pem: Buffer) => KeyObject): KeyObject | null {
+  try {
+    return read(pem);
+  } catch {
+    return null; // the reason would quote the file's contents
+  }
+}

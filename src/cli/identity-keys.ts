@@ -1,0 +1,41 @@
+import { createLocalJWKSet, createRemoteJWKSet } from 'jose';
+import { SignedIdentity } from '../adapters/identity/signed-identity.js';
+import { readPublicKeys, readSigningKey } from '../adapters/identity/signing-keys.js';
+import type { Config } from '../config/schema.js';
+import type { CallerIdentity } from '../gateway/ports.js';
+import { createAssertionVerifier } from '../services/assertion-verifier.js';
+import type { AssertionVerifier } from '../services/assertion-verifier.js';
+import { systemClock } from './system-clock.js';
+
+const fetchTimeoutMilliseconds = 5_000;
+
+/**
+ * Opens what the gateway signs with; null where the configuration names no key.
+ * @throws OperatorError
+ */
+export async function openIdentity({ identity, keyStore }: Config): Promise<CallerIdentity | null> {
+  const { signingKeyFile, publishedKeyFiles, issuer, audience, lifetimeSeconds } = identity;
+  if (signingKeyFile === null) return null;
+  return new SignedIdentity({
+    signingKey: await readSigningKey(signingKeyFile),
+    publicKeys: await readPublicKeys({ signingKeyFile, publishedKeyFiles }),
+    ...{ issuer, audience, lifetimeSeconds, clock: systemClock },
+    maxEntries: keyStore.cache.maxEntries,
+  });
+}
+
+/**
+ * Opens what the backing services check the gateway's signature with; null where the configuration names no key.
+ * @throws OperatorError
+ */
+export async function openAssertionVerifier({ identity }: Config): Promise<AssertionVerifier | null> {
+  const { signingKeyFile, publishedKeyFiles, publicKeysUrl, issuer, audience } = identity;
+  const known = { issuer, audience, clock: systemClock };
+  if (publicKeysUrl !== null) {
+    const keys = createRemoteJWKSet(new URL(publicKeysUrl), { timeoutDuration: fetchTimeoutMilliseconds });
+    return createAssertionVerifier({ keys, ...known });
+  }
+  if (signingKeyFile === null) return null;
+  const keys = createLocalJWKSet(await readPublicKeys({ signingKeyFile, publishedKeyFiles }));
+  return createAssertionVerifier({ keys, ...known });
+}

@@ -1,0 +1,81 @@
+import { errors, jwtVerify } from 'jose';
+import type { JWTPayload, JWTVerifyGetKey } from 'jose';
+import Type from 'typebox';
+import { Compile } from 'typebox/compile';
+import { OperatorError } from '../config/operator-error.js';
+import { Refusal } from '../rest/refusal.js';
+import type { Tenant } from './identity.js';
+
+/** Says who calls, by the gateway's signature alone. */
+export interface AssertionVerifier {
+  /**
+   * @throws Refusal 403 for whatever the gateway did not sign, or not for now
+   * @throws OperatorError when the gateway's public keys cannot be had
+   */
+  verify(assertion: string): Promise<Tenant>;
+}
+
+/** What an assertion must be. */
+export interface VerifierOptions {
+  /** Finds the gateway's public key that an assertion names. */
+  readonly keys: JWTVerifyGetKey;
+  readonly issuer: string;
+  readonly audience: string;
+  readonly clock: { now(): number };
+}
+
+/** Clocks of two machines differ. */
+const clockToleranceSeconds = 5;
+/** A signed identity is some 400 bytes; nothing longer is worth a look. */
+const maxAssertionLength = 4096;
+
+const claims = Compile(
+  Type.Object({
+    sub: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
+    kid: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
+    environment: Type.Enum(['live', 'test']),
+  }),
+);
+
+/** Makes the verifier of `x-gateway-assertion`: signature, algorithm, issuer, audience and time. */
+export function createAssertionVerifier({ keys, issuer, audience, clock }: VerifierOptions): AssertionVerifier {
+  return {
+    verify: async (assertion) => {
+      if (assertion.length > maxAssertionLength) throw forbidden();
+      const payload = await verifiedPayload();
+      if (!claims.Check(payload)) throw forbidden();
+      return { merchantId: payload.sub, environment: payload.environment };
+
+      async function verifiedPayload(): Promise<JWTPayload> {
+        try {
+          const { payload } = await jwtVerify(assertion, findKey, {
+            issuer,
+            audience,
+            // Never what the header asks for: `none`, or a public key used as an HMAC secret (CVE-2015-9235).
+            algorithms: ['EdDSA', 'ES256'],
+            requiredClaims: ['sub', 'exp', 'iat'],
+            clockTolerance: clockToleranceSeconds,
+            currentDate: new Date(clock.now()),
+          });
+          return payload;
+        } catch (error) {
+          throw error instanceof errors.JOSEError ? forbidden() : error;
+        }
+      }
+    },
+  };
+
+  /** Keys that cannot be fetched are an outage: it must not look like a caller who is not the gateway. */
+  async function findKey(...named: Parameters<JWTVerifyGetKey>): Promise<Awaited<ReturnType<JWTVerifyGetKey>>> {
+    try {
+      return await keys(...named);
+    } catch (error) {
+      if (error instanceof errors.JWKSNoMatchingKey) throw error;
+      throw new OperatorError('The public keys of the gateway cannot be had.', { cause: error });
+    }
+  }
+}
+
+function forbidden(): Refusal {
+  return new Refusal(403, 'Forbidden');
+}

@@ -1,0 +1,99 @@
+import { createHmac, generateKeyPairSync } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
+import { createLocalJWKSet, createRemoteJWKSet, exportJWK, SignJWT } from 'jose';
+import type { JWTVerifyGetKey } from 'jose';
+import t from 'tap';
+import { createAssertionVerifier } from '../../src/services/assertion-verifier.js';
+import { identityOf, merchantA, merchantB, sandboxOfA, servicesFixture } from './services-fixture.js';
+
+const forbidden = { status: 403, body: { success: false, message: 'Forbidden', data: null } };
+const now = Date.UTC(2026, 0, 15, 12);
+const known = { issuer: 'gateway.example', audience: 'upstreams.example', clock: { now: () => now } };
+
+const ours = generateKeyPairSync('ed25519');
+const another = generateKeyPairSync('ed25519');
+const publicJwk = { ...(await exportJWK(ours.publicKey)), kid: 'ours', alg: 'EdDSA', use: 'sig' };
+const ourKeys: JWTVerifyGetKey = createLocalJWKSet({ keys: [publicJwk] });
+
+interface Token {
+  readonly claims?: Record<string, unknown>;
+  readonly header?: Record<string, unknown>;
+  readonly key?: KeyObject;
+}
+
+/** An assertion about merchant A as the gateway makes it, but for the changes. */
+function assertionOf({ claims = {}, header = {}, key = ours.privateKey }: Token = {}): Promise<string> {
+  const seconds = now / 1000;
+  const usual = { iss: known.issuer, aud: known.audience, sub: 'merchant_a', kid: 'key_1', environment: 'live' };
+  return new SignJWT({ ...usual, iat: seconds, exp: seconds + 60, ...claims })
+    .setProtectedHeader({ alg: 'EdDSA', kid: 'ours', typ: 'JWT', ...header })
+    .sign(key);
+}
+
+function encoded(part: object): string {
+  return Buffer.from(JSON.stringify(part)).toString('base64url');
+}
+
+t.test('what the gateway signed is served from wherever it comes', async (t) => {
+  const { call } = await servicesFixture(t, createAssertionVerifier({ keys: ourKeys, ...known }));
+  const headers = { 'x-gateway-assertion': await assertionOf() };
+  for (const from of ['127.0.0.1', '10.2.3.4', '2001:db8::1']) {
+    t.equal((await call(merchantA, 'GET', '/transactions', { from, headers })).status, 200, from);
+  }
+});
+
+t.test('nobody else is, from this machine neither', async (t) => {
+  const { call } = await servicesFixture(t, createAssertionVerifier({ keys: ourKeys, ...known }));
+  const publicPem = ours.publicKey.export({ type: 'spki', format: 'pem' }).toString();
+  const good = await assertionOf();
+  const [head = '', , signature = ''] = good.split('.');
+  const seconds = now / 1000;
+  const unsigned = `${encoded({ alg: 'none', kid: 'ours' })}.${good.split('.')[1] ?? ''}.`;
+  const hmacInput = `${encoded({ alg: 'HS256', kid: 'ours' })}.${good.split('.')[1] ?? ''}`;
+  const cases: [string, string | null][] = [
+    ['no assertion at all', null],
+    ['an empty one', ''],
+    ['garbage', 'a.b.c'],
+    ['two of them', `${good}, ${good}`],
+    ['a giant', 'a'.repeat(100_000 / 10)],
+    ['unsigned', unsigned],
+    [
+      'an HMAC with the public key',
+      `${hmacInput}.${createHmac('sha256', publicPem).update(hmacInput).digest('base64url')}`,
+    ],
+    ['other claims under a good signature', `${head}.${encoded({ sub: 'merchant_a' })}.${signature}`],
+    ["another's signature", await assertionOf({ key: another.privateKey })],
+    ['a key that is not published', await assertionOf({ key: another.privateKey, header: { kid: 'theirs' } })],
+    ['ended', await assertionOf({ claims: { iat: seconds - 70, exp: seconds - 10 } })],
+    ['without an end', await assertionOf({ claims: { exp: undefined } })],
+    ['not yet valid', await assertionOf({ claims: { nbf: seconds + 60 } })],
+    ['of another issuer', await assertionOf({ claims: { iss: 'other.example' } })],
+    ['for another audience', await assertionOf({ claims: { aud: 'other.example' } })],
+    ['about another merchant than the headers', await assertionOf({ claims: { sub: 'merchant_b' } })],
+    ['of another environment than the headers', await assertionOf({ claims: { environment: 'test' } })],
+    ['without an environment', await assertionOf({ claims: { environment: undefined } })],
+    ['about nobody', await assertionOf({ claims: { sub: undefined } })],
+  ];
+  for (const [what, assertion] of cases) {
+    const headers: Record<string, string> = assertion === null ? {} : { 'x-gateway-assertion': assertion };
+    t.same(await call(merchantA, 'GET', '/transactions', { headers }), forbidden, what);
+  }
+  const headers = { 'x-gateway-assertion': good };
+  for (const tenant of [merchantB, sandboxOfA, null]) {
+    t.same(await call(tenant, 'GET', '/transactions', { headers }), forbidden, JSON.stringify(tenant));
+  }
+  t.equal((await call(merchantA, 'GET', '/transactions', { headers })).status, 200, 'the good one still is');
+  const pair = { ...identityOf(merchantA), 'x-merchant-id': 'merchant_a, merchant_a' };
+  t.same(await call(null, 'GET', '/transactions', { headers: { ...pair, ...headers } }), forbidden, 'named twice');
+});
+
+t.test('public keys that cannot be fetched are an outage, not a wrong caller', async (t) => {
+  const nobody = createRemoteJWKSet(new URL('http://127.0.0.1:9/.well-known/jwks.json'), { timeoutDuration: 2000 });
+  const { call, logged } = await servicesFixture(t, createAssertionVerifier({ keys: nobody, ...known }));
+  const headers = { 'x-gateway-assertion': await assertionOf() };
+  t.same(await call(merchantA, 'GET', '/transactions', { headers }), {
+    status: 503,
+    body: { success: false, message: 'Service unavailable', data: null },
+  });
+  t.match(logged, [{ details: { err: { message: 'The public keys of the gateway cannot be had.' } } }]);
+});
