@@ -1,5 +1,4 @@
-import { parseIpAddress } from '../policy/ip-address.js';
-import { compileIpRanges, InvalidIpRange } from '../policy/ip-ranges.js';
+import { parseIpRange, type IpRange } from '../policy/ip-ranges.js';
 import type { Problem } from './config-error.js';
 import type { Config } from './schema.js';
 
@@ -57,39 +56,28 @@ function holds(everyAddress: string, host: string): boolean {
 
 function proxiesAreAddresses({ trustedProxies }: Config): RuleProblem[] {
   return trustedProxies.flatMap((entry, index) =>
-    isIpRange(entry)
-      ? []
-      : [{ path: `trustedProxies[${index}]`, message: 'expected an IP address or CIDR, such as 10.0.0.0/8' }],
+    parseIpRange(entry) === null
+      ? [{ path: `trustedProxies[${index}]`, message: 'expected an IP address or CIDR, such as 10.0.0.0/8' }]
+      : [],
   );
-}
-
-function isIpRange(entry: string): boolean {
-  try {
-    compileIpRanges([entry]);
-    return true;
-  } catch (error) {
-    if (error instanceof InvalidIpRange) return false;
-    throw error;
-  }
 }
 
 /** The widest private networks are 10.0.0.0/8 and fc00::/7; what is wider, or as wide elsewhere in IPv6, holds clients. */
 function proxiesAreNotEveryone({ trustedProxies }: Config): RuleProblem[] {
   return trustedProxies.flatMap((entry, index) => {
-    const [text = '', length] = entry.split('/');
-    if (length === undefined || !isIpRange(entry)) return [];
-    const shortest = shortestPrefix(text);
-    if (Number(length) >= shortest) return [];
+    const range = parseIpRange(entry);
+    if (range === null || range.prefix >= shortestPrefix(range)) return [];
+    const isIpv4Mapped = range.family === 4 && entry.includes(':');
+    const shortest = shortestPrefix(range) + (isIpv4Mapped ? 96 : 0);
     const message = `trusts so many addresses that any client could choose its own: expected a prefix of /${shortest} or longer`;
     return [{ path: `trustedProxies[${index}]`, message }];
   });
 }
 
-function shortestPrefix(address: string): number {
-  if (!address.includes(':')) return 8;
-  const isIpv4Mapped = parseIpAddress(address)?.family === 4;
-  if (isIpv4Mapped) return 96 + 8;
-  return /^f[cd]/i.test(address) ? 7 : 16;
+function shortestPrefix({ family, first }: IpRange): number {
+  if (family === 4) return 8;
+  const isUniqueLocal = first >> 121n === 0b1111110n;
+  return isUniqueLocal ? 7 : 16;
 }
 
 function upstreamUrlsAreUrls({ upstreams }: Config): RuleProblem[] {

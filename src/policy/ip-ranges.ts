@@ -14,12 +14,15 @@ export class InvalidIpRange extends Error {
   }
 }
 
-interface Range<T extends number | bigint> {
-  first: T;
-  last: T;
+interface Bounds<T extends number | bigint> {
+  readonly first: T;
+  readonly last: T;
 }
 
-type ParsedRange = { family: 4; range: Range<number> } | { family: 6; range: Range<bigint> };
+/** One address or CIDR, host bits cleared. IPv4-mapped IPv6 is IPv4, with the prefix length of that. */
+export type IpRange = { readonly prefix: number } & (
+  ({ readonly family: 4 } & Bounds<number>) | ({ readonly family: 6 } & Bounds<bigint>)
+);
 
 const prefixLength = /^(?:0|[1-9]\d{0,2})$/;
 
@@ -29,12 +32,13 @@ const prefixLength = /^(?:0|[1-9]\d{0,2})$/;
  * @throws InvalidIpRange for the first entry that is neither
  */
 export function compileIpRanges(entries: readonly string[]): IpRanges {
-  const ipv4: Range<number>[] = [];
-  const ipv6: Range<bigint>[] = [];
+  const ipv4: Bounds<number>[] = [];
+  const ipv6: Bounds<bigint>[] = [];
   for (const entry of entries) {
-    const parsed = parseRange(entry);
-    if (parsed.family === 4) ipv4.push(parsed.range);
-    else ipv6.push(parsed.range);
+    const range = parseIpRange(entry);
+    if (range === null) throw new InvalidIpRange(entry);
+    if (range.family === 4) ipv4.push(range);
+    else ipv6.push(range);
   }
   const ipv4Merged = merge(ipv4);
   const ipv6Merged = merge(ipv6);
@@ -44,48 +48,38 @@ export function compileIpRanges(entries: readonly string[]): IpRanges {
   };
 }
 
-function parseRange(entry: string): ParsedRange {
-  const slash = entry.indexOf('/');
-  const addressText = slash === -1 ? entry : entry.slice(0, slash);
+/** Reads one address or CIDR, as `compileIpRanges` understands it; null for anything else. */
+export function parseIpRange(entry: string): IpRange | null {
+  const [addressText = '', lengthText, ...more] = entry.split('/');
   const address = parseIpAddress(addressText);
-  if (address === null) throw new InvalidIpRange(entry);
-  if (slash === -1) return addressRange(address);
-
-  const lengthText = entry.slice(slash + 1);
-  if (!prefixLength.test(lengthText)) throw new InvalidIpRange(entry);
+  if (address === null || more.length > 0 || (lengthText !== undefined && !prefixLength.test(lengthText))) return null;
   // An IPv4-mapped prefix counts its bits in the IPv6 form.
-  const mapped = address.family === 4 && addressText.includes(':');
-  const length = Number(lengthText) - (mapped ? 96 : 0);
-  if (length < 0 || length > (address.family === 4 ? 32 : 128)) throw new InvalidIpRange(entry);
-
+  const mappedBits = address.family === 4 && addressText.includes(':') ? 96 : 0;
+  const bits = address.family === 4 ? 32 : 128;
+  const prefix = lengthText === undefined ? bits : Number(lengthText) - mappedBits;
+  if (prefix < 0 || prefix > bits) return null;
   if (address.family === 4) {
-    const size = 2 ** (32 - length);
+    const size = 2 ** (32 - prefix);
     const first = Math.floor(address.value / size) * size;
-    return { family: 4, range: { first, last: first + size - 1 } };
+    return { family: 4, prefix, first, last: first + size - 1 };
   }
-  const hostBits = BigInt(128 - length);
+  const hostBits = BigInt(128 - prefix);
   const first = (address.value >> hostBits) << hostBits;
-  return { family: 6, range: { first, last: first + (1n << hostBits) - 1n } };
-}
-
-function addressRange(address: IpAddress): ParsedRange {
-  return address.family === 4
-    ? { family: 4, range: { first: address.value, last: address.value } }
-    : { family: 6, range: { first: address.value, last: address.value } };
+  return { family: 6, prefix, first, last: first + (1n << hostBits) - 1n };
 }
 
 /** Sorted, without overlaps, so that the last range that begins at or below a value is the only candidate. */
-function merge<T extends number | bigint>(ranges: Range<T>[]): Range<T>[] {
-  const merged: Range<T>[] = [];
+function merge<T extends number | bigint>(ranges: readonly Bounds<T>[]): Bounds<T>[] {
+  const merged: { first: T; last: T }[] = [];
   for (const range of ranges.toSorted((a, b) => (a.first < b.first ? -1 : a.first > b.first ? 1 : 0))) {
     const previous = merged.at(-1);
-    if (previous === undefined || range.first > previous.last) merged.push({ ...range });
+    if (previous === undefined || range.first > previous.last) merged.push({ first: range.first, last: range.last });
     else if (range.last > previous.last) previous.last = range.last;
   }
   return merged;
 }
 
-function includes<T extends number | bigint>(ranges: readonly Range<T>[], value: T): boolean {
+function includes<T extends number | bigint>(ranges: readonly Bounds<T>[], value: T): boolean {
   let low = 0;
   let high = ranges.length;
   while (low < high) {

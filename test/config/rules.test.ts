@@ -56,6 +56,7 @@ t.test('a trusted proxy is an address or a network that can not hold every clien
     '2000::/3',
     '2000::/7',
     '::/7',
+    'fc::/8',
     '::ffff:0:0/96',
     '::ffff:0.0.0.0/97',
   ];

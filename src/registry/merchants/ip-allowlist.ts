@@ -1,5 +1,5 @@
 import { parseIpAddress } from '../../policy/ip-address.js';
-import { compileIpRanges, InvalidIpRange } from '../../policy/ip-ranges.js';
+import { parseIpRange, type IpRange } from '../../policy/ip-ranges.js';
 import { isReservedAddress } from '../../policy/reserved-addresses.js';
 import type { CheckedAllowlist, Concern } from './allowlists.js';
 
@@ -14,18 +14,19 @@ interface Range {
 /** What is more than this admits a large part of the internet: the size of an IPv4 /8 and of an IPv6 /16. */
 const largestSize = { 4: 2n ** 24n, 6: 2n ** 112n } as const;
 
-/** Reads an IP allowlist, with the gateway's own compiler as the judge of each entry. */
+/** Reads an IP allowlist, with the gateway's own reader as the judge of each entry. */
 export function checkIpAllowlist(given: readonly string[]): CheckedAllowlist {
   const ranges = new Map<string, Range>();
   const problems = [];
   const concerns: Concern[] = [];
   for (const [index, entry] of given.entries()) {
     const path = `ipAllowlist[${index}]`;
-    if (!isIpRange(entry)) {
+    const parsed = parseIpRange(entry);
+    if (parsed === null) {
       problems.push({ path, message: `${path} must be an IP address or CIDR, such as 203.0.113.7 or 203.0.113.0/24` });
       continue;
     }
-    const range = rangeOf(entry);
+    const range = canonical(parsed);
     ranges.set(range.text, range);
     if (sizeOf(range) > largestSize[range.family]) {
       concerns.push({ path, flag: 'open_range', what: `${range.text} admits a large part of the internet` });
@@ -41,29 +42,10 @@ export function checkIpAllowlist(given: readonly string[]): CheckedAllowlist {
   return { entries: all.map(({ text }) => text), problems, concerns };
 }
 
-function isIpRange(entry: string): boolean {
-  try {
-    compileIpRanges([entry]);
-    return true;
-  } catch (error) {
-    if (error instanceof InvalidIpRange) return false;
-    throw error;
-  }
-}
-
-/** Of an entry that the compiler has admitted. */
-function rangeOf(entry: string): Range {
-  const [addressText = '', length] = entry.split('/');
-  const address = parseIpAddress(addressText);
-  if (address === null) throw new InvalidIpRange(entry);
-  const { family } = address;
-  const bits = family === 4 ? 32 : 128;
-  const mapped = family === 4 && addressText.includes(':');
-  const prefix = length === undefined ? bits : Number(length) - (mapped ? 96 : 0);
-  const size = 1n << BigInt(bits - prefix);
-  const first = (BigInt(address.value) / size) * size;
-  const firstText = addressOf(family, first).text;
-  return { family, first, last: first + size - 1n, text: prefix === bits ? firstText : `${firstText}/${prefix}` };
+function canonical({ family, prefix, first, last }: IpRange): Range {
+  const firstText = addressOf(family, BigInt(first)).text;
+  const text = prefix === (family === 4 ? 32 : 128) ? firstText : `${firstText}/${prefix}`;
+  return { family, first: BigInt(first), last: BigInt(last), text };
 }
 
 function addressOf(family: 4 | 6, value: bigint) {
