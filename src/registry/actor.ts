@@ -1,7 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import { Refusal } from '../rest/refusal.js';
 
-const actorForm = /^[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}$/;
+/** The form of a name in which changes are made. */
+export const actorForm = /^[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}$/;
 
 /**
  * In whose name a change is made: `x-actor`, or `admin`. Whoever holds the token may say any name; it tells apart the

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import Type from 'typebox';
+import { actorNamed } from '../../src/cli/admin/actor.js';
 import { AdminClient } from '../../src/cli/admin/admin-client.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run as runCommand } from '../../src/cli/run.js';
@@ -98,6 +99,18 @@ t.test('merchants are created, changed, listed and shown', async (t) => {
   t.match(await merchant(), { name: 'Ada', goLive: false, ipAllowlist: null, originAllowlist: null });
   t.equal((await admin('merchants', 'set', id, '--go-live', '--allow-ip', '9.9.9.9')).status, 0);
   t.match(await merchant(), { status: 'SUSPENDED', goLive: true, ipAllowlist: ['9.9.9.9'] });
+  const closing = ['merchants', 'set', id, '--deny-every-ip', '--deny-every-origin'];
+  const unconfirmed = await admin(...closing);
+  t.equal(unconfirmed.status, 1);
+  t.match(unconfirmed.stderr, /ipAllowlist: an empty list admits nobody; add --confirm empty_list if that is meant/);
+  t.match(await merchant(), { ipAllowlist: ['9.9.9.9'], originAllowlist: null }, 'and nothing has changed');
+  const closed = await admin(...closing, '--confirm', 'empty_list');
+  t.equal(closed.status, 0);
+  t.match(closed.stdout, 'IP addresses  none: nobody is admitted\norigins       none: nobody is admitted\n');
+  t.match(await merchant(), { ipAllowlist: { length: 0 }, originAllowlist: { length: 0 } });
+  t.equal((await admin('merchants', 'set', id, '--any-ip', '--any-origin')).status, 0);
+  t.match(await merchant(), { ipAllowlist: null, originAllowlist: null });
+  t.equal((await admin('merchants', 'set', id, '--allow-ip', '9.9.9.9')).status, 0);
 
   for (const name of ['Bob', 'Bobby', 'Cy']) t.equal((await admin('merchants', 'create', '--name', name)).status, 0);
   const list = await admin('merchants', 'list', '--search', 'BOB');
@@ -225,6 +238,39 @@ t.test('a change that is not in force everywhere is kept and printed, told in wo
   const unasked = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 2);
   t.equal(unasked.status, 1);
   t.match(unasked.stderr, /which gateways have confirmed could not be asked/);
+});
+
+t.test('a change is made in the name of whoever makes it', async (t) => {
+  const { admin, call, createMerchant } = await startRegistry(t);
+  const { id } = await createMerchant();
+  const actors = async (): Promise<string[]> =>
+    (await call<{ actor: string }[]>('GET', '/events')).body.data.map(({ actor }) => actor);
+  t.same(await actors(), ['admin']);
+  t.equal((await admin('merchants', 'set', id, '--name', 'a')).status, 0);
+  t.equal((await admin('merchants', 'set', id, '--name', 'b', '--actor', 'ada@example.com')).status, 0);
+  t.equal((await admin('events', 'list', '--actor', 'ada@example.com')).status, 0, 'whoever only asks may say it too');
+  t.same(await actors(), ['ada@example.com', actorNamed(undefined) ?? 'admin', 'admin']);
+  t.match((await admin('events', 'list')).stdout, / ada@example\.com +merchant\.changed /);
+
+  t.equal(
+    actorNamed(undefined, () => 'ada'),
+    'ada',
+  );
+  t.equal(
+    actorNamed(undefined, () => '_SHOP\\Ada L\u00f6we'),
+    'SHOP-Ada-L-we',
+  );
+  t.equal(
+    actorNamed(undefined, () => 'a'.repeat(100)),
+    'a'.repeat(64),
+  );
+  for (const nameless of ['', '\u00f6', '_-']) {
+    t.equal(
+      actorNamed(undefined, () => nameless),
+      null,
+      'then the registry has its own word',
+    );
+  }
 });
 
 t.test('what the registry refuses is told with what to do about it', async (t) => {
@@ -400,6 +446,9 @@ t.test('wrong usage has the exit status 2, asks nobody, and repeats no secret', 
     [['merchants', 'set', 'm_1'], /say what to change/],
     [['merchants', 'set', 'm_1', '--confirm', 'open_range'], /say what to change/],
     [['merchants', 'set', 'm_1', '--any-ip', '--allow-ip', '203.0.113.7'], /cannot be used with/],
+    [['merchants', 'set', 'm_1', '--deny-every-ip', '--allow-ip', '203.0.113.7'], /cannot be used with/],
+    [['merchants', 'set', 'm_1', '--deny-every-origin', '--any-origin'], /cannot be used with/],
+    [['keys', 'revoke', 'key_1', '--actor', 'Ada L'], /--actor must be a name of 1 to 64 letters/],
     [['keys', 'create', '--merchant', 'm_1'], /--environment <name>' not specified/],
     [['keys', 'create', '--merchant', 'm_1', '--environment', 'prod'], /Allowed choices are live, test/],
     [

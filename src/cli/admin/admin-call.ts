@@ -2,6 +2,7 @@ import { Option, type Command } from 'commander';
 import { OperatorError } from '../../config/operator-error.js';
 import type { Propagation } from '../../registry/propagation.js';
 import type { CommandIo } from '../command-io.js';
+import { actorNamed } from './actor.js';
 import { accessOf, WrongUsage, type AccessOptions, type Environment } from './access.js';
 import { AdminClient } from './admin-client.js';
 import { printable, printableJson } from './printable.js';
@@ -27,7 +28,7 @@ export interface AdminEdge {
   readonly env: Environment;
 }
 
-type CallOptions = AccessOptions & { readonly json?: true; readonly token?: string | true };
+type CallOptions = AccessOptions & { readonly actor?: string; readonly json?: true; readonly token?: string | true };
 
 /** Makes a command one of administration: with the options that all of them have, and a client of the registry. */
 export function administer<Options extends object>(
@@ -39,6 +40,7 @@ export function administer<Options extends object>(
     .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
     .option('--token-file <file>', 'file with the token of administrators (or MERCHANT_GATEWAY_TOKEN holds it)')
     .option('--config <file>', 'configuration file, for registry.listen and registry.tokenFile')
+    .option('--actor <name>', 'in whose name a change is made, for events list; or else the user of this system')
     .option('--json', "print the answer's data as JSON, and nothing else")
     .addOption(new Option('--token [token]').hideHelp())
     .addHelpText(
@@ -49,7 +51,8 @@ export function administer<Options extends object>(
       const options = command.opts<Options & CallOptions>();
       try {
         if (options.token !== undefined) throw new WrongUsage('a token is never an argument: use --token-file');
-        const client = new AdminClient(await accessOf(options, env));
+        const actor = actorNamed(options.actor);
+        const client = new AdminClient({ ...(await accessOf(options, env)), actor });
         await act({ client, options, args: command.args, ...printers(io, options.json === true) });
       } catch (error) {
         if (error instanceof WrongUsage) command.error(`error: ${error.message}`);

@@ -21,6 +21,8 @@ export interface AdminRequest<Schema extends TSchema> {
 export interface AdminAccess {
   readonly registry: URL;
   readonly token: string;
+  /** In whose name changes are made; null: the registry's own word for whoever has the token. */
+  readonly actor?: string | null;
   readonly timeoutMilliseconds?: number;
   readonly maxBytes?: number;
 }
@@ -30,7 +32,7 @@ export class AdminClient {
   readonly #access: Required<AdminAccess>;
 
   constructor(access: AdminAccess) {
-    this.#access = { timeoutMilliseconds: 10_000, maxBytes: 16 * 1024 * 1024, ...access };
+    this.#access = { actor: null, timeoutMilliseconds: 10_000, maxBytes: 16 * 1024 * 1024, ...access };
   }
 
   /** @throws OperatorError */
@@ -51,7 +53,7 @@ export class AdminClient {
   }
 
   async #send(request: AdminRequest<TSchema>, isChange: boolean): Promise<{ response: Response; text: string | null }> {
-    const { registry, token, timeoutMilliseconds, maxBytes } = this.#access;
+    const { registry, token, actor, timeoutMilliseconds, maxBytes } = this.#access;
     const { method, body } = request;
     try {
       const response = await fetch(urlOf(registry, request), {
@@ -59,6 +61,7 @@ export class AdminClient {
         headers: {
           authorization: `Bearer ${token}`,
           accept: 'application/json',
+          ...(isChange && actor !== null ? { 'x-actor': actor } : {}),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },
         body: body === undefined ? null : JSON.stringify(body),

@@ -11,8 +11,10 @@ export interface SettingOptions {
   readonly goLive?: boolean;
   readonly allowIp?: readonly string[];
   readonly anyIp?: true;
+  readonly denyEveryIp?: true;
   readonly allowOrigin?: readonly string[];
   readonly anyOrigin?: true;
+  readonly denyEveryOrigin?: true;
   readonly confirm?: readonly string[];
 }
 
@@ -29,13 +31,25 @@ export function settingOptions(command: Command, use: 'create' | 'set' = 'create
     `admit these addresses alone${lists}; may be repeated`,
     collect,
   );
-  if (isSet) command.addOption(new Option('--any-ip', 'admit every address').conflicts('allowIp'));
+  if (isSet) listEnds(command, 'ip', 'address');
   command.option<readonly string[]>('--allow-origin <origin>', `admit these alone${lists}; may be repeated`, collect);
-  if (isSet) command.addOption(new Option('--any-origin', 'admit every origin').conflicts('allowOrigin'));
+  if (isSet) listEnds(command, 'origin', 'origin');
   return command.option<readonly string[]>(
     '--confirm <flag>',
     `say that it is meant: ${confirmations.join(', ')}; may be repeated`,
     collect,
+  );
+}
+
+/** No list admits everybody, and an empty one admits nobody: each is said in words, so that neither is taken for the other. */
+function listEnds(command: Command, list: 'ip' | 'origin', what: string): void {
+  const [allow, any] = list === 'ip' ? ['allowIp', 'anyIp'] : ['allowOrigin', 'anyOrigin'];
+  command.addOption(new Option(`--any-${list}`, `admit every ${what}: no list`).conflicts(allow));
+  command.addOption(
+    new Option(`--deny-every-${list}`, `admit no ${what}: an empty list, which needs --confirm empty_list`).conflicts([
+      allow,
+      any,
+    ]),
   );
 }
 
@@ -44,8 +58,8 @@ export function settingOptions(command: Command, use: 'create' | 'set' = 'create
  * @throws WrongUsage where that is nothing
  */
 export function changesOf({ name, status, goLive, confirm, ...lists }: SettingOptions): MerchantChanges {
-  const ipAllowlist = lists.anyIp === true ? null : lists.allowIp;
-  const originAllowlist = lists.anyOrigin === true ? null : lists.allowOrigin;
+  const ipAllowlist = lists.denyEveryIp === true ? [] : lists.anyIp === true ? null : lists.allowIp;
+  const originAllowlist = lists.denyEveryOrigin === true ? [] : lists.anyOrigin === true ? null : lists.allowOrigin;
   const given = { name, status, goLive, ipAllowlist, originAllowlist };
   const changes = Object.entries(given).filter(([, value]) => value !== undefined);
   if (changes.length === 0) throw new WrongUsage('say what to change, such as --status SUSPENDED');
