@@ -60,13 +60,14 @@ const allowedImports: Readonly<Record<string, readonly string[]>> = {
   gateway: ['policy'],
   config: ['policy'],
   telemetry: [],
+  audit: [...everywhere],
   database: ['config'],
   adapters: ['gateway', 'registry/ports.ts', 'policy', 'config'],
   http: ['gateway', ...everywhere],
   rest: ['config'],
   services: ['rest', 'database', 'config'],
   registry: ['rest', 'database', 'gateway/records.ts', 'gateway/api-key.ts', ...everywhere],
-  cli: ['http', 'registry', 'services', 'adapters', 'gateway', ...everywhere],
+  cli: ['http', 'audit', 'registry', 'services', 'adapters', 'gateway', ...everywhere],
 };
 
 t.test('imports go in one direction: from the edges to the policy, and never back', (t) => {

@@ -1,8 +1,9 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/http/errors.js';
 import { denials } from '../src/policy/denials.js';
+import { openLog } from './telemetry/open-log.js';
 import { ask, connect, exchangeBytes, liveKey, startTestGateway, startUpstream } from './http/harness.js';
 
 const readme = readFileSync('README.md', 'utf8');
@@ -60,7 +61,7 @@ t.test('the links of the documents lead somewhere', (t) => {
     'README.md',
     'tor-exit-list/README.md',
     'docs/records.md',
-    'docs/access-log.md',
+    'docs/audit-log.md',
     'docs/services.md',
     'docs/registry.md',
   ]) {
@@ -85,9 +86,13 @@ function fieldsOf(value: unknown, name = ''): string[] {
   return Object.entries(value).flatMap(([key, part]) => fieldsOf(part, name === '' ? key : `${name}.${key}`));
 }
 
-t.test('the access log document names the fields of the lines, all of them and no other', async (t) => {
+t.test('the audit log document names the fields of the lines, all of them and no other', async (t) => {
   const upstream = await startUpstream(t);
-  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const file = `${t.testdir()}/access.log`;
+  writeFileSync(file, 'a broken line');
+  const accessLog = openLog(file);
+  const logSecret = Buffer.from('a secret of this test');
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, accessLog, logSecret });
   const headers = [
     ['x-api-key', liveKey],
     ['user-agent', 'test'],
@@ -95,8 +100,12 @@ t.test('the access log document names the fields of the lines, all of them and n
   await ask(gateway, { headers });
   await ask(gateway, { headers, path: '/nowhere' });
   await exchangeBytes(connect(gateway.https, gateway.ca), 'garbage\r\n\r\n');
-  const written = new Set(gateway.lines.flatMap((line) => fieldsOf(line)));
-  const rows = tableOf(readFileSync('docs/access-log.md', 'utf8'), 'field', 'what it is');
+  await gateway.drain();
+  const lines = readFileSync(file, 'utf8').trimEnd().split('\n').slice(1);
+  const written = new Set(
+    lines.flatMap((line) => fieldsOf(JSON.parse(line))).map((name) => name.replace(/(?<=predecessor)\..*/, '')),
+  );
+  const rows = tableOf(readFileSync('docs/audit-log.md', 'utf8'), 'field', 'what it is');
   const documented = new Set(rows.flatMap(([names = '']) => names.replaceAll('`', '').split(', ')));
   t.same([...documented].toSorted(), [...written].toSorted());
 });

@@ -3,20 +3,19 @@ import { MemoryRecords } from '../adapters/memory/memory-records.js';
 import { RefreshedTorExits } from '../adapters/tor/refreshed-tor-exits.js';
 import { readTorExitFiles, TorExitList } from '../adapters/tor/tor-exit-list.js';
 import { OperatorError } from '../config/operator-error.js';
-import { readOperatorFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
+import { readSecretFile } from '../config/secret-file.js';
 import type { Records, TorExits } from '../gateway/ports.js';
 import { RecordKeyStore } from '../gateway/record-key-store.js';
 import { openRedisRecords } from './open-redis-records.js';
 import type { GatewayPorts } from '../http/start-gateway.js';
-import { openLineSink } from '../telemetry/line-sink.js';
+import { logSecretOf } from '../telemetry/chain.js';
+import type { LogSecret } from '../telemetry/chain.js';
+import { ChainedLog } from '../telemetry/chained-log.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Logger } from '../telemetry/logger.js';
 import { openIdentity } from './identity-keys.js';
 import { systemClock } from './system-clock.js';
-
-const maxPepperBytes = 4096;
-const minPepperBytes = 16;
 
 /**
  * Opens everything outside the process that the gateway asks: the adapters that the configuration names.
@@ -24,22 +23,43 @@ const minPepperBytes = 16;
  * @throws OperatorError
  */
 export async function openPorts(config: Config, log: Logger, records?: Records): Promise<GatewayPorts> {
+  const logSecret = await readLogSecret(config.accessLog.secretFile);
   return {
     keyStore: new RecordKeyStore(records ?? (await openRecords(config, log))),
     torExits: await openTorExits(config, log),
     pepper: await readPepper(config.keys.pepperFile),
     identity: await openIdentity(config),
     clock: systemClock,
-    accessLog: openAccessLog(config.accessLog.destination),
+    logSecret,
+    accessLog: openAccessLog(config, logSecret, log),
     onInternalError: (error, requestId) => {
       log.error({ err: error, requestId }, 'a request failed in a way that was not foreseen');
     },
   };
 }
 
-function openAccessLog(destination: string): LineSink {
+function openAccessLog({ accessLog, environment }: Config, secret: LogSecret, log: Logger): LineSink {
+  const { destination } = accessLog;
   try {
-    return openLineSink(destination);
+    const opened = new ChainedLog({
+      destination,
+      secret,
+      environment,
+      now: () => systemClock.now(),
+      onReopenFailure: (error) => {
+        log.error(
+          { err: error, destination },
+          'the access log was moved and cannot be opened anew; it goes on in the old file',
+        );
+      },
+    });
+    if (secret === null)
+      log.warn('accessLog.secretFile is not set: a changed access log can be given a new chain by anybody');
+    // What log rotation sends when it has moved the file.
+    process.on('SIGUSR2', () => {
+      opened.reopen();
+    });
+    return opened;
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
     throw new OperatorError(`The access log ${destination} cannot be opened for appending: ${reason}.`, {
@@ -74,13 +94,12 @@ async function openTorExits({ torExits }: Config, log: Logger): Promise<TorExits
   });
 }
 
-/** Reads the pepper of look-up ids; a line end behind it is the editor's, not the secret's. */
+/** Reads the pepper of look-up ids. */
 export async function readPepper(file: string | null): Promise<Buffer | null> {
-  if (file === null) return null;
-  const contents = await readOperatorFile(file, 'The pepper', maxPepperBytes);
-  const pepper = Buffer.from(contents.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
-  if (pepper.length < minPepperBytes) {
-    throw new OperatorError(`The pepper ${file} is shorter than ${minPepperBytes} bytes.`);
-  }
-  return pepper;
+  return file === null ? null : readSecretFile(file, 'The pepper');
+}
+
+/** Reads the secret of the access log. */
+export async function readLogSecret(file: string | null): Promise<LogSecret> {
+  return file === null ? null : logSecretOf(await readSecretFile(file, 'The secret of the access log'));
 }

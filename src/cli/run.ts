@@ -5,6 +5,8 @@ import { eventsCommand } from './admin/events.js';
 import { gatewaysCommand } from './admin/gateways.js';
 import { keysCommand } from './admin/keys.js';
 import { merchantsCommand } from './admin/merchants.js';
+import { auditCommand } from './audit/audit.js';
+import { fingerprintCommand } from './audit/fingerprint.js';
 import type { CommandIo } from './command-io.js';
 import { configCommand } from './config.js';
 import { devCommand } from './dev.js';
@@ -28,9 +30,10 @@ function createProgram(io: CommandIo): Command {
     .addCommand(registryCommand())
     .addCommand(servicesCommand())
     .addCommand(merchantsCommand(io))
-    .addCommand(keysCommand(io))
+    .addCommand(keysCommand(io).addCommand(fingerprintCommand(io)))
     .addCommand(gatewaysCommand(io))
     .addCommand(eventsCommand(io))
+    .addCommand(auditCommand(io))
     .addCommand(configCommand(io));
 }
 

@@ -5,34 +5,40 @@ import type { Exchange } from './exchange.js';
 import type { RefusedRequest } from './protocol-errors.js';
 
 /**
- * The access log's line of a request that is over, in ECS field names. Never a body, a query or a key.
+ * The access log's line of a request that is over, in ECS field names. Never a body, a query or a key. `event` is its
+ * last member, behind which the chain's number and hash go.
  */
 export function accessLine(exchange: Exchange, environment: string): object {
-  const { request, connection, facts, credential, answer, match, outcome } = exchange;
+  const { request, connection, facts, credential, answer, match, outcome, trace } = exchange;
   return {
     '@timestamp': new Date(exchange.receivedAt).toISOString(),
-    event: {
-      ...eventOf(outcome),
-      ...(exchange.detail === null ? {} : { reason: shown(exchange.detail) }),
-      duration: Math.round(exchange.duration * 1_000_000),
-    },
+    trace: trace === null ? undefined : { id: trace.traceId },
     http: {
-      request: { id: exchange.id, method: request.method },
-      response: { status_code: exchange.status },
+      request: {
+        id: exchange.id,
+        method: request.method,
+        body: exchange.forwarded ? { bytes: exchange.requestBodyBytes } : undefined,
+      },
+      response: { status_code: exchange.status, body: { bytes: exchange.responseBodyBytes } },
     },
     url: { path: shown(exchange.target.path) },
     client: { ip: facts?.clientAddress.text },
     source: { ip: connection.remoteAddress },
-    ...(connection.tls === null ? {} : { tls: connection.tls }),
+    tls: connection.tls ?? undefined,
     organization: credential === null ? undefined : { id: credential.merchantId },
     gateway: {
-      key: credential === null ? undefined : { id: credential.keyId },
+      key: keyOf(exchange),
       environment,
       record: answer === null ? undefined : { source: answer.source, age: answer.ageMilliseconds },
       route: match?.route.path,
       upstream: exchange.forwarded ? { name: match?.route.upstream, duration: exchange.upstreamDuration } : undefined,
     },
     user_agent: { original: shown(request.headers['user-agent'] ?? '') },
+    event: {
+      ...eventOf(outcome),
+      ...(exchange.detail === null ? {} : { reason: shown(exchange.detail) }),
+      duration: Math.round(exchange.duration * 1_000_000),
+    },
   };
 }
 
@@ -40,11 +46,16 @@ export function accessLine(exchange: Exchange, environment: string): object {
 export function refusedLine(refused: RefusedRequest, environment: string, at: number): object {
   return {
     '@timestamp': new Date(at).toISOString(),
-    event: { ...eventOf(refused.code), reason: shown(refused.detail), duration: 0 },
     http: { request: { id: refused.id }, response: { status_code: refused.status } },
     source: { ip: refused.remoteAddress },
     gateway: { environment },
+    event: { ...eventOf(refused.code), reason: shown(refused.detail), duration: 0 },
   };
+}
+
+function keyOf({ credential, keyFingerprint }: Exchange): object | undefined {
+  if (credential === null && keyFingerprint === null) return undefined;
+  return { id: credential?.keyId, fingerprint: keyFingerprint ?? undefined };
 }
 
 function eventOf(code: string): object {

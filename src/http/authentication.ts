@@ -1,8 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { lookupIdOf } from '../gateway/api-key.js';
 import { authenticate } from '../gateway/authenticate.js';
 import type { Authentication } from '../gateway/authenticate.js';
 import { KeyStoreUnavailable } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
+import { keyFormatOf } from '../policy/key-format.js';
+import type { LogSecret } from '../telemetry/chain.js';
+import { keyFingerprint } from '../telemetry/key-fingerprint.js';
 import { parseRemoteAddress } from './client-address.js';
 import { denialFailure } from './envelope.js';
 import { GatewayError } from './errors.js';
@@ -12,15 +16,19 @@ import { sendFailure } from './replies.js';
 import { factsOf } from './request-facts.js';
 import type { FactSources } from './request-facts.js';
 import { readDecisiveHeaders } from './request-headers.js';
+import type { DecisiveHeaders } from './request-headers.js';
 import { requestIdOf } from './request-id.js';
 import { isCanonicalPath } from './request-path.js';
 import { proxiedMethods } from './routes.js';
 import type { RouteTable } from './routes.js';
+import { traceContextOf } from './trace-context.js';
 
 /** What the hook needs. */
 export interface AuthenticationHookOptions extends FactSources, Authentication {
   readonly routes: RouteTable;
   readonly maxBodyBytes: number;
+  /** For the fingerprints of keys. */
+  readonly logSecret: LogSecret;
   /** Why the access log cannot be written; null while it can. */
   readonly accessLogProblem: () => string | null;
 }
@@ -55,6 +63,10 @@ async function judge(
   exchange.id = requestIdOf(headers.requestId, peer !== null && options.trustedProxies.contains(peer));
   reply.header('x-request-id', exchange.id);
 
+  exchange.trace = traceContextOf(headers.traceparent, headers.tracestate);
+  const key = presentedKey(headers);
+  if (key !== null) exchange.keyFingerprint = keyFingerprint(options.logSecret, key);
+
   const logProblem = options.accessLogProblem();
   if (logProblem !== null) throw new GatewayError('access_log_unavailable', logProblem);
   requireProtocol(exchange.request, headers);
@@ -63,15 +75,22 @@ async function judge(
   exchange.match = canonical ? options.routes(path) : null;
   exchange.facts = factsOf(exchange, peer, headers, options);
 
-  const verdict = await authenticateOrFail(exchange, headers.apiKey[0] ?? '', options);
+  const verdict = await authenticateOrFail(exchange, key ?? '', options);
   exchange.credential = verdict.credential;
   exchange.answer = verdict.answer;
+  if (key !== null && verdict.answer === null) exchange.exposedLookupId = lookupIdOf(key, options.pepper);
   // Nobody waits for the answer any more: what has not begun is not carried out.
   if (exchange.response.destroyed)
     throw new GatewayError('client_closed', 'the caller left while the key was looked up');
   if (verdict.denial === null) requireServable(exchange, canonical, options.maxBodyBytes);
   else exchange.outcome = verdict.denial;
   return verdict.denial;
+}
+
+/** The key that came with a request, where it came once and has the form of one. */
+function presentedKey({ apiKey }: DecisiveHeaders): string | null {
+  const format = keyFormatOf(apiKey);
+  return format === 'live' || format === 'test' ? (apiKey[0] ?? null) : null;
 }
 
 async function authenticateOrFail(exchange: Exchange, key: string, options: AuthenticationHookOptions) {

@@ -9,6 +9,7 @@ import type { GatewayError, GatewayErrorCode } from './errors.js';
 import { splitTarget } from './request-path.js';
 import type { RequestTarget } from './request-path.js';
 import type { RouteMatch } from './routes.js';
+import type { TraceContext } from './trace-context.js';
 
 /** How a request ended: accepted and answered by its upstream, or refused or failed for a reason. */
 export type Outcome = 'accepted' | DenialCode | GatewayErrorCode;
@@ -22,6 +23,12 @@ export class Exchange {
   /** Null while the client address is not known. */
   facts: RequestFacts | null = null;
   credential: Credential | null = null;
+  /** Null while nobody has looked for one. */
+  trace: TraceContext | null = null;
+  /** What the log says in place of the key; null where there was none, or where the log has no secret. */
+  keyFingerprint: string | null = null;
+  /** The look-up id of a key that came with a request which was refused before its key was looked up. */
+  exposedLookupId: string | null = null;
   /** Null where the key store was not asked. */
   answer: KeyAnswer | null = null;
   match: RouteMatch | null = null;
@@ -32,6 +39,12 @@ export class Exchange {
   forwarded = false;
   /** Milliseconds from sending the request upstream to the headers of its answer. */
   upstreamDuration: number | null = null;
+  /** Bytes of the request's body that went to its upstream. */
+  requestBodyBytes = 0;
+  /** Bytes of an upstream's answer's body that were given to the connection. */
+  forwardedBodyBytes = 0;
+  /** Milliseconds until it was decided. */
+  decisionDuration = 0;
   readonly #startedAt = performance.now();
   readonly #cancellation = new AbortController();
   readonly #onOver: (() => void)[] = [];
@@ -61,6 +74,7 @@ export class Exchange {
   /** Says that it is known whether the request was accepted and whose it was. */
   decided(): void {
     this.#decided = true;
+    this.decisionDuration = this.duration;
     this.#end();
   }
 
@@ -90,6 +104,13 @@ export class Exchange {
   /** The status that was answered; 499 where nobody was there any more to be answered. */
   get status(): number {
     return this.outcome === 'client_closed' ? gatewayErrors.client_closed.status : this.response.statusCode;
+  }
+
+  /** Bytes of the answer's body: those of an upstream's answer that were passed on, or those of the gateway's own. */
+  get responseBodyBytes(): number {
+    if (this.upstreamDuration !== null) return this.forwardedBodyBytes;
+    if (!this.response.headersSent || this.request.method === 'HEAD') return 0;
+    return Number(this.response.getHeader('content-length') ?? 0);
   }
 
   #end(): void {

@@ -7,6 +7,7 @@ import type { Exchange } from './exchange.js';
 import { sendError } from './replies.js';
 import { forwardableHeaders } from './reserved-headers.js';
 import { proxiedMethods } from './routes.js';
+import { traceHeaders } from './trace-context.js';
 import type { Upstream, UpstreamResponse } from './upstream.js';
 
 /** Under this key the exchange travels through the plugin to the transport; a symbol is never sent as a header. */
@@ -93,6 +94,7 @@ async function forward(
     target: match.upstreamPath + target.query,
     headers: [...forwardableHeaders(request.rawHeaders), ...callerHeaders],
     body: hasBody ? request : null,
+    onBody: (bytes) => (exchange.requestBodyBytes += bytes),
     signal: exchange.signal,
     cancel: (reason) => {
       exchange.cancel(reason);
@@ -104,6 +106,8 @@ async function forward(
     exchange.outcome = reason instanceof GatewayError ? reason.code : 'upstream_failed';
     exchange.detail = `${match.route.upstream}: the answer broke off: ${error.message}`;
   });
+  // Paused, because a stream that is only looked at would begin to flow before there is somewhere to go.
+  answer.body.pause().on('data', (chunk: Buffer) => (exchange.forwardedBodyBytes += chunk.length));
   // A caller who takes nothing of the answer would keep a place upstream for ever.
   response.setTimeout(stallMilliseconds, () => {
     if (response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0) response.destroy();
@@ -112,7 +116,7 @@ async function forward(
 }
 
 /** Who calls, from where and how, as the gateway found it; the upstream has no other word for it. */
-function identityHeaders({ id, facts, credential, request }: Exchange): string[] {
+function identityHeaders({ id, facts, credential, request, trace }: Exchange): string[] {
   if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');
   return [
     ...['x-merchant-id', credential.merchantId],
@@ -122,5 +126,6 @@ function identityHeaders({ id, facts, credential, request }: Exchange): string[]
     ...['x-forwarded-for', facts.clientAddress.text],
     ...['x-forwarded-proto', facts.secure ? 'https' : 'http'],
     ...['x-forwarded-host', request.headers.host ?? ''],
+    ...(trace === null ? [] : traceHeaders(trace)),
   ];
 }

@@ -1,4 +1,7 @@
-/** The headers that a decision reads, each with every value that the request gave it, in its order. */
+/**
+ * The headers that the gateway itself reads, for its decision and for the trace, each with every value that the request
+ * gave it, in its order.
+ */
 export interface DecisiveHeaders {
   readonly apiKey: string[];
   readonly host: string[];
@@ -9,6 +12,8 @@ export interface DecisiveHeaders {
   readonly requestId: string[];
   readonly transferEncoding: string[];
   readonly contentLength: string[];
+  readonly traceparent: string[];
+  readonly tracestate: string[];
 }
 
 const fieldOf: ReadonlyMap<string, keyof DecisiveHeaders> = new Map([
@@ -21,6 +26,8 @@ const fieldOf: ReadonlyMap<string, keyof DecisiveHeaders> = new Map([
   ['x-request-id', 'requestId'],
   ['transfer-encoding', 'transferEncoding'],
   ['content-length', 'contentLength'],
+  ['traceparent', 'traceparent'],
+  ['tracestate', 'tracestate'],
 ]);
 
 /**
@@ -38,6 +45,8 @@ export function readDecisiveHeaders(rawHeaders: readonly string[]): DecisiveHead
     requestId: [],
     transferEncoding: [],
     contentLength: [],
+    traceparent: [],
+    tracestate: [],
   };
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const field = fieldOf.get((rawHeaders[index] ?? '').toLowerCase());

@@ -2,6 +2,9 @@
 const reservedNames: ReadonlySet<string> = new Set(['x-api-key', 'forwarded', 'x-real-ip', 'x-request-id']);
 const reservedPrefixes = ['x-merchant-', 'x-gateway-', 'x-forwarded-'] as const;
 
+/** W3C Trace Context: the gateway is a part of the trace, and passes on what it makes of these. */
+const traceNames: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
+
 /** Headers of one hop (RFC 9110 7.6.1), and `expect`, which the gateway has answered itself. */
 const hopByHopNames: ReadonlySet<string> = new Set([
   'connection',
@@ -25,7 +28,7 @@ export function isReservedHeader(name: string): boolean {
 
 /**
  * What of a client's headers goes upstream, as a flat list of names and values: no hop-by-hop headers, none that
- * Connection names, none that is reserved, and no Host, which is the upstream's own.
+ * Connection names, none that is reserved, no trace context, and no Host, which is the upstream's own.
  */
 export function forwardableHeaders(rawHeaders: readonly string[]): string[] {
   const named = connectionTokens(rawHeaders);
@@ -33,8 +36,8 @@ export function forwardableHeaders(rawHeaders: readonly string[]): string[] {
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? '';
     const lowerCase = name.toLowerCase();
-    if (lowerCase === 'host' || hopByHopNames.has(lowerCase) || named.has(lowerCase) || isReservedHeader(name))
-      continue;
+    if (lowerCase === 'host' || hopByHopNames.has(lowerCase) || named.has(lowerCase)) continue;
+    if (traceNames.has(lowerCase) || isReservedHeader(name)) continue;
     forwarded.push(name, rawHeaders[index + 1] ?? '');
   }
   return forwarded;

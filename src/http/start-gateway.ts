@@ -4,14 +4,16 @@ import type { FastifyInstance } from 'fastify';
 import { asListenError } from '../config/listen-error.js';
 import { readOperatorFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
+import { ExposedKeys } from '../gateway/exposed-keys.js';
 import type { CallerIdentity, Clock, KeyStore, TorExits } from '../gateway/ports.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
+import type { LogSecret } from '../telemetry/chain.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
-import { accessLine, refusedLine } from './access-log.js';
 import { createListener } from './listener.js';
 import type { Listener, TlsIdentity } from './listener.js';
 import { createManagement } from './management.js';
+import { RequestLog } from './request-log.js';
 import { createRouteTable } from './routes.js';
 import { readTlsIdentity } from './tls-identity.js';
 import { Upstream } from './upstream.js';
@@ -25,6 +27,8 @@ export interface GatewayPorts {
   readonly identity: CallerIdentity | null;
   readonly clock: Clock;
   readonly accessLog: LineSink;
+  /** The access log's secret, for the fingerprints of keys; null: none. */
+  readonly logSecret: LogSecret;
   /** Told of a failure that was not foreseen, with the id of its request. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
 }
@@ -52,9 +56,12 @@ const maxPemBytes = 1024 * 1024;
  */
 export async function startGateway(config: Config, ports: GatewayPorts): Promise<RunningGateway> {
   let draining = false;
+  // Where the operator prefers traffic to its trace, a log that cannot be written stops nothing.
+  const accessLogProblem = (): string | null =>
+    config.accessLog.onFailure === 'continue' ? null : ports.accessLog.problem();
   const readinessProblems = (): string[] => {
     const storeProblem = ports.keyStore.unavailableReason();
-    const logProblem = ports.accessLog.problem();
+    const logProblem = accessLogProblem();
     return [
       ...(draining ? ['draining'] : []),
       ...(storeProblem === null ? [] : [`key store: ${storeProblem}`]),
@@ -62,6 +69,13 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     ];
   };
   const metrics = new GatewayMetrics(config.environment, () => readinessProblems().length === 0);
+  const requestLog = new RequestLog({
+    ...ports,
+    environment: config.environment,
+    sink: ports.accessLog,
+    metrics,
+    exposedKeys: new ExposedKeys(ports.keyStore, ports.clock),
+  });
   const upstreams = await openUpstreams(config);
   const createOne = (tls: TlsIdentity | null): Promise<Listener> =>
     createListener({
@@ -74,7 +88,8 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
         pepper: ports.pepper,
         routes: createRouteTable(config),
         maxBodyBytes: config.limits.bodyBytes,
-        accessLogProblem: () => ports.accessLog.problem(),
+        logSecret: ports.logSecret,
+        accessLogProblem,
       },
       upstreams,
       identity: ports.identity,
@@ -82,13 +97,10 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
       clock: ports.clock,
       tls,
       onExchange: (exchange) => {
-        const route = exchange.match?.route.path ?? 'none';
-        metrics.countRequest({ code: exchange.outcome, status: exchange.status, route });
-        ports.accessLog.write(accessLine(exchange, config.environment));
+        requestLog.ended(exchange);
       },
       onRefused: (refused) => {
-        metrics.countRequest({ code: refused.code, status: refused.status, route: 'none' });
-        ports.accessLog.write(refusedLine(refused, config.environment, ports.clock.now()));
+        requestLog.refused(refused);
       },
       onInternalError: (error, exchange) => {
         ports.onInternalError(error, exchange.id);
@@ -107,8 +119,9 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     await closeAll(listeners, config.limits.drainTimeoutSeconds);
     await health.close(); // last, so that it can be asked all the while
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
-    await ports.keyStore.close();
     await setImmediate(); // the last responses close in the same turn as their server
+    await requestLog.settled();
+    await ports.keyStore.close();
     await ports.accessLog.close(graceMilliseconds);
   };
   try {

@@ -25,6 +25,8 @@ export interface UpstreamRequest {
   readonly headers: string[];
   /** The client's body; null where it sent none. */
   readonly body: Readable | null;
+  /** Told of the size of each piece of the body that is passed on. */
+  readonly onBody: (bytes: number) => void;
   /** Aborted by `cancel`; its reason is the GatewayError that ends the request. */
   readonly signal: AbortSignal;
   readonly cancel: (reason: GatewayError) => void;
@@ -94,7 +96,8 @@ export class Upstream {
       const code = waitsForClient ? 'request_timeout' : 'upstream_timeout';
       request.cancel(new GatewayError(code, `${name}: nothing came for ${timeoutSeconds} s`));
     }, timeoutSeconds * 1000);
-    const upload = request.body === null ? null : meterBody(request.body, this.#options.maxBodyBytes, deadline);
+    const upload =
+      request.body === null ? null : meterBody(request, request.body, this.#options.maxBodyBytes, deadline);
     try {
       const { statusCode, headers, body } = await this.#pool.request({
         method: request.method,
@@ -119,12 +122,13 @@ export class Upstream {
 }
 
 /** Passes a body on, chunk by chunk, and ends it where it grows past the limit or its client goes away. */
-function meterBody(body: Readable, maxBytes: number, deadline: NodeJS.Timeout): Transform {
+function meterBody({ onBody }: UpstreamRequest, body: Readable, maxBytes: number, deadline: NodeJS.Timeout): Transform {
   let bytes = 0;
   const meter = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       bytes += chunk.length;
       deadline.refresh();
+      onBody(chunk.length);
       if (bytes > maxBytes) done(new GatewayError('body_too_large', `the body is longer than ${maxBytes} bytes`));
       else done(null, chunk);
     },

@@ -46,6 +46,8 @@ t.test('every value of a decisive header is seen, in its order and whatever the 
     requestId: ['abc'],
     transferEncoding: [],
     contentLength: [],
+    traceparent: [],
+    tracestate: [],
   });
   t.end();
 });
@@ -61,6 +63,8 @@ t.test('nothing but the header of the very name decides: no look-alike, no value
     requestId: [],
     transferEncoding: [],
     contentLength: [],
+    traceparent: [],
+    tracestate: [],
   };
   t.strictSame(readDecisiveHeaders([]), none);
   const names = ['x_api_key', 'x-api-key ', 'x-api-keys', 'api-key', 'authorization', 'cookie', 'x-forwarded-for-', ''];
@@ -346,8 +350,10 @@ const keptNames = [
     'forwarded-for',
     'via',
   ],
-  ...['xmerchant-id', 'x_custom', 'traceparent', 'user-agent', '__proto__', 'range', 'x-http-method-override'],
+  ...['xmerchant-id', 'x_custom', 'trace-parent', 'user-agent', '__proto__', 'range', 'x-http-method-override'],
 ];
+/** The gateway is a part of the trace, and says itself how it goes on. */
+const traceNames = ['traceparent', 'TraceParent', 'tracestate', 'Tracestate'];
 const hopNames = [
   ...['Connection', 'Keep-Alive', 'TE', 'Trailer', 'Transfer-Encoding', 'Upgrade', 'Proxy-Authorization'],
   ...['Proxy-Authenticate', 'Proxy-Connection', 'Expect', 'HTTP2-Settings'],
@@ -364,7 +370,14 @@ t.test('names of which only the gateway may speak are reserved, in any case and 
 
 t.test('what goes upstream is what came, less reserved and hop-by-hop headers and Host', (t) => {
   const pair = (name: string, index: number): [string, string] => [name, `value ${index}`];
-  const dropped = [...reservedNames, ...hopNames, ...hopNames.map((name) => name.toLowerCase()), 'Host', 'HOST'];
+  const dropped = [
+    ...reservedNames,
+    ...traceNames,
+    ...hopNames,
+    ...hopNames.map((name) => name.toLowerCase()),
+    'Host',
+    'HOST',
+  ];
   t.strictSame(forwardableHeaders(flat(dropped.map(pair))), []);
   const kept = flat(keptNames.map(pair));
   t.strictSame(forwardableHeaders(kept), kept);
@@ -406,7 +419,7 @@ t.test('headers that Connection names are of one hop, but the body’s own lengt
 
 t.test('forwarded headers are the rest of what came, for any headers', (t) => {
   const name = fc.oneof(
-    fc.constantFrom(...reservedNames, ...keptNames, ...hopNames, 'Host', 'x-a', 'X-B'),
+    fc.constantFrom(...reservedNames, ...keptNames, ...traceNames, ...hopNames, 'Host', 'x-a', 'X-B'),
     fc.stringMatching(/^[A-Za-z_-]{1,12}$/),
   );
   const header = fc.oneof(
@@ -419,7 +432,7 @@ t.test('forwarded headers are the rest of what came, for any headers', (t) => {
       ),
     },
   );
-  const oneHop = new Set([...hopNames, 'host'].map((one) => one.toLowerCase()));
+  const oneHop = new Set([...hopNames, ...traceNames, 'host'].map((one) => one.toLowerCase()));
   const reserved = /^(?:x-api-key|forwarded|x-real-ip|x-request-id|x-(?:merchant|gateway|forwarded)-.*)$/;
   fc.assert(
     fc.property(fc.array(header, { maxLength: 12 }), (headers) => {

@@ -18,6 +18,7 @@ import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { startGateway } from '../../src/http/start-gateway.js';
 import type { RunningGateway } from '../../src/http/start-gateway.js';
+import { logSecretOf } from '../../src/telemetry/chain.js';
 import type { LineSink } from '../../src/telemetry/line-sink.js';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 
@@ -137,6 +138,7 @@ export interface GatewaySetup {
   readonly pepper?: Buffer;
   readonly identity?: CallerIdentity;
   readonly accessLog?: LineSink;
+  readonly logSecret?: Buffer;
 }
 
 const selfSigned = await createSelfSigned(new Date());
@@ -177,8 +179,11 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     accessLog: setup.accessLog ?? {
       write: (line) => lines.push(line as Record<string, unknown>),
       problem: () => null,
+      lost: () => 0,
+      heldBytes: () => 0,
       close: () => Promise.resolve(),
     },
+    logSecret: setup.logSecret === undefined ? null : logSecretOf(setup.logSecret),
     onInternalError: (error) => internalErrors.push(error),
   });
   let drained: Promise<void> | null = null;

@@ -156,7 +156,8 @@ t.test('the upstream is told who calls by the gateway alone, whatever the client
   const allowed = new Set(['x-merchant-id', 'x-merchant-key-id', 'x-merchant-environment', 'x-request-id', 'x-kept'])
     .add('x-forwarded-for')
     .add('x-forwarded-proto')
-    .add('x-forwarded-host');
+    .add('x-forwarded-host')
+    .add('traceparent');
   for (const name of ['authorization', 'idempotency-key', 'host', 'connection', 'content-length']) allowed.add(name);
   t.same(
     names.filter((name) => !allowed.has(name.toLowerCase())),

@@ -1,9 +1,6 @@
-import { readFile } from 'node:fs/promises';
-import path from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
-import { openLineSink } from '../../src/telemetry/line-sink.js';
 import { holdsKey, maskKeys } from '../../src/telemetry/mask-keys.js';
 import { cut, serialise } from '../../src/telemetry/serialise.js';
 import { GatewayMetrics } from '../../src/telemetry/metrics.js';
@@ -48,18 +45,6 @@ t.test('a value is cut at its limit, and it shows that it was cut', (t) => {
   t.equal(cut('x'.repeat(1025)), `${'x'.repeat(1024)}…`);
   t.equal(cut(`${'x'.repeat(1024)}y`.repeat(100)), `${'x'.repeat(1024)}…`);
   t.end();
-});
-
-t.test('a sink appends a line each to its file, and makes the directory that it is in', async (t) => {
-  const file = path.join(t.testdir(), 'var', 'log', 'access.log');
-  const first = openLineSink(file);
-  first.write({ a: 'one\ntwo\u2028' });
-  first.write({ b: 2 });
-  await first.close(1000);
-  const second = openLineSink(file);
-  second.write({ c: '\u202e' });
-  await second.close(1000);
-  t.equal(await readFile(file, 'utf8'), '{"a":"one\\ntwo\\u2028"}\n{"b":2}\n{"c":"\\u202e"}\n');
 });
 
 t.test('requests are counted by what was decided, and readiness is what it is at the moment of asking', async (t) => {

@@ -93,13 +93,15 @@ export const accessLog = section(
       description: 'stdout, or the path of a file.',
       expects: 'stdout or the path of a file',
     }),
-    secretFile: optionalFile('File with the secret that protects the chain of lines against change.', {
-      unavailable: true,
-    }),
+    secretFile: optionalFile(
+      'File with a secret of at least 16 random bytes, under which lines are chained against change and keys have ' +
+        'fingerprints. null: the chain shows accidental damage alone, and there are no fingerprints.',
+    ),
     onFailure: Type.Enum(['refuse', 'continue'], {
       default: 'refuse',
-      description: 'What becomes of requests when a line cannot be written.',
-      unavailable: true,
+      description:
+        'What becomes of requests while lines cannot be written: refuse answers 503 and is not ready, so that no ' +
+        'request leaves no trace; continue takes them, and counts the lines that are lost.',
     }),
   },
   { description: 'One JSON line a request, accepted or refused.' },

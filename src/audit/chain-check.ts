@@ -1,0 +1,140 @@
+import { chainHash } from '../telemetry/chain.js';
+import type { LogSecret } from '../telemetry/chain.js';
+import type { Finding, Place } from './finding.js';
+import type { SealedLine } from './sealed-line.js';
+
+interface Range {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Remembered at most, so that a log of nothing but gaps needs no more memory. */
+const mostGaps = 1_000;
+
+/** One chain of a log, checked line by line in the order of the files. */
+export class ChainCheck {
+  readonly id: string;
+  /** The number and the hash of the newest line, as it tells them, and where it stands. */
+  newest: { readonly sequence: number; readonly hash: string; readonly place: Place } | null = null;
+  /** Whether its end is known: it says so, or the process behind it does. */
+  closed = false;
+  /** Whether its last line says that it goes on in another file. */
+  goesOn = false;
+  lines = 0;
+  /** Lines that stand only for the beginning of what follows, because the hash before them is not known. */
+  unchecked = 0;
+  lost = 0;
+  lastCheckpointAt: string | null = null;
+  /** Those under one of which the lines are hashed; one when it is known which. */
+  #secrets: readonly LogSecret[];
+  /** What the hash before the next line may be: empty where it is not known, two where the newest line is edited. */
+  #previous: readonly string[] = [];
+  #expected: number;
+  #gaps: Range[] = [];
+  /** The last jump, and the number with which the chain goes on if that was no jump but a changed number. */
+  #jump: { readonly finding: Finding; readonly resume: number } | null = null;
+  readonly #report: (finding: Finding) => void;
+
+  constructor(first: SealedLine, secrets: readonly LogSecret[], report: (finding: Finding) => void) {
+    this.id = first.id;
+    this.#expected = first.sequence;
+    this.#secrets = first.checkpoint?.algorithm === 'sha256' ? [null] : secrets;
+    this.#report = report;
+  }
+
+  /**
+   * Checks the next line of this chain.
+   * @returns whether it is proved to be what was written
+   */
+  check(line: SealedLine, place: Place): boolean {
+    this.lines += 1;
+    if (line.sequence < this.#expected && line.sequence !== this.#jump?.resume) {
+      this.#late(line, place);
+      return false;
+    }
+    if (line.sequence < this.#expected) this.#undoJump(line.sequence);
+    else if (line.sequence > this.#expected) this.#jumpTo(line, place);
+    else this.#jump = null;
+    const isProved = this.#checkHash(line, place);
+    this.#expected = line.sequence + 1;
+    this.newest = { sequence: line.sequence, hash: line.hash, place };
+    this.goesOn = line.checkpoint?.reason === 'file-end';
+    if (line.checkpoint !== null) {
+      this.lost = line.checkpoint.lost;
+      this.lastCheckpointAt = line.checkpoint.at;
+      if (line.checkpoint.reason === 'end') this.closed = true;
+    }
+    return isProved;
+  }
+
+  #checkHash(line: SealedLine, place: Place): boolean {
+    // Of the first line that is there, and behind a gap, the hash before is known from a checkpoint alone.
+    const told = line.checkpoint === null ? [] : [line.checkpoint.previous];
+    const previous = this.#previous.length > 0 ? this.#previous : told;
+    if (previous.length === 0) {
+      this.unchecked += 1;
+      this.#previous = [line.hash];
+      return false;
+    }
+    const computed: string[] = [];
+    for (const secret of this.#secrets) {
+      for (const one of previous) {
+        const hash = chainHash(secret, one, line.text);
+        if (hash === line.hash) {
+          this.#secrets = [secret];
+          this.#previous = [hash];
+          return true;
+        }
+        computed.push(hash);
+      }
+    }
+    this.#report({ ...place, kind: 'edited', message: `line ${line.sequence} of its chain is not what was written` });
+    // The hash may be what was changed, and then the line behind this one goes on from the right one.
+    this.#previous = [line.hash, ...computed];
+    return false;
+  }
+
+  #jumpTo(line: SealedLine, place: Place): void {
+    const gap = { from: this.#expected, to: line.sequence - 1 };
+    const finding: Finding = {
+      ...place,
+      kind: 'missing',
+      message: `${rangeText(gap)} of its chain should stand before`,
+    };
+    this.#report(finding);
+    this.#jump = { finding, resume: this.#expected + 1 };
+    if (this.#gaps.length < mostGaps) this.#gaps.push(gap);
+    this.#previous = [];
+  }
+
+  /** The line before had a changed number: the ones behind it go on as if it had not. */
+  #undoJump(sequence: number): void {
+    if (this.#jump !== null) {
+      this.#jump.finding.kind = 'edited';
+      this.#jump.finding.message = `line ${sequence - 1} of its chain is not what was written: its number is changed`;
+    }
+    this.#gaps.pop();
+    this.#jump = null;
+    this.#previous = this.newest === null ? [] : [this.newest.hash];
+  }
+
+  #late({ sequence }: SealedLine, place: Place): void {
+    const at = this.#gaps.findIndex(({ from, to }) => from <= sequence && sequence <= to);
+    const gap = this.#gaps[at];
+    if (gap === undefined) {
+      this.#report({ ...place, kind: 'repeated', message: `line ${sequence} of its chain stands here once more` });
+      return;
+    }
+    const rest = [
+      { from: gap.from, to: sequence - 1 },
+      { from: sequence + 1, to: gap.to },
+    ];
+    this.#gaps.splice(at, 1, ...rest.filter(({ from, to }) => from <= to));
+    this.#report({ ...place, kind: 'reordered', message: `line ${sequence} of its chain stands behind later ones` });
+  }
+}
+
+/** `line 5`, `the 3 lines 5 to 7`. */
+export function rangeText({ from, to }: { readonly from: number; readonly to: number }): string {
+  return from === to ? `line ${from}` : `the ${to - from + 1} lines ${from} to ${to}`;
+}

@@ -1,0 +1,30 @@
+/** Where something stands: a file as it was named, and a line counted from 1. */
+export interface Place {
+  readonly file: string;
+  readonly line: number;
+}
+
+/** What can be wrong with a log. */
+type FindingKind =
+  /** A line's bytes are not those that were hashed. */
+  | 'edited'
+  /** Lines are gone in front of this one. */
+  | 'missing'
+  /** A line stands behind one that it came before. */
+  | 'reordered'
+  /** A line stands here once more. */
+  | 'repeated'
+  /** What stands here was never written by a gateway. */
+  | 'foreign'
+  /** A chain begins here without its beginning. */
+  | 'headless'
+  /** A chain ends here without its end. */
+  | 'truncated'
+  /** A chain was made without the secret. */
+  | 'unkeyed';
+
+/** Something that is wrong with a log, and where it shows. */
+export interface Finding extends Place {
+  kind: FindingKind;
+  message: string;
+}

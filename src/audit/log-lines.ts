@@ -1,0 +1,95 @@
+import { createReadStream } from 'node:fs';
+import type { Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import { OperatorError } from '../config/operator-error.js';
+
+/** A line of a log as it stands in its file, and where. */
+export interface RawLine {
+  /** As it was named; `-` is standard input. */
+  readonly file: string;
+  /** Counted from 1. */
+  readonly number: number;
+  /** Without its line end; null where it is longer than any line of a log. */
+  readonly bytes: Buffer | null;
+  /** Whether a line end stands behind it. */
+  readonly ended: boolean;
+}
+
+const lineEnd = 0x0a;
+/** No line is so long: each of its few values is cut. */
+const maxLineBytes = 1024 * 1024;
+const chunkBytes = 256 * 1024;
+
+/**
+ * Reads files, one after the other, piece by piece: as many lines at a time as one piece has.
+ * @param files paths, of which those that end in `.gz` are unpacked, or `-` for standard input
+ * @throws OperatorError for a file that cannot be read
+ */
+export async function* readLogLines(
+  files: readonly string[],
+  standardInput: Readable = process.stdin,
+): AsyncGenerator<readonly RawLine[]> {
+  for (const file of files) {
+    const splitter = new LineSplitter(file);
+    try {
+      for await (const chunk of openLog(file, standardInput)) yield splitter.take(chunk as Buffer);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : 'unknown reason';
+      throw new OperatorError(`${file === '-' ? 'Standard input' : file} cannot be read: ${reason}.`, { cause: error });
+    }
+    yield splitter.end();
+  }
+}
+
+function openLog(file: string, standardInput: Readable): Readable {
+  if (file === '-') return standardInput;
+  const stream = createReadStream(file, { highWaterMark: chunkBytes });
+  if (!file.endsWith('.gz')) return stream;
+  const unpacked = createGunzip();
+  stream.once('error', (error) => unpacked.destroy(error));
+  return stream.pipe(unpacked);
+}
+
+class LineSplitter {
+  readonly #file: string;
+  #number = 0;
+  #rest: Buffer[] = [];
+  #restBytes = 0;
+
+  constructor(file: string) {
+    this.#file = file;
+  }
+
+  take(chunk: Buffer): RawLine[] {
+    const lines: RawLine[] = [];
+    let from = 0;
+    for (let at = chunk.indexOf(lineEnd); at !== -1; at = chunk.indexOf(lineEnd, from)) {
+      this.#hold(chunk.subarray(from, at));
+      lines.push(this.#line(true));
+      from = at + 1;
+    }
+    this.#hold(chunk.subarray(from));
+    return lines;
+  }
+
+  /** What stands behind the last line end. */
+  end(): RawLine[] {
+    return this.#restBytes === 0 ? [] : [this.#line(false)];
+  }
+
+  #hold(piece: Buffer): void {
+    this.#restBytes += piece.length;
+    if (this.#restBytes > maxLineBytes) this.#rest = [];
+    else if (piece.length > 0) this.#rest.push(piece);
+  }
+
+  #line(ended: boolean): RawLine {
+    const [first] = this.#rest;
+    const whole = this.#rest.length === 1 && first !== undefined ? first : Buffer.concat(this.#rest);
+    const bytes = this.#restBytes > maxLineBytes ? null : whole;
+    this.#rest = [];
+    this.#restBytes = 0;
+    this.#number += 1;
+    return { file: this.#file, number: this.#number, bytes, ended };
+  }
+}

@@ -1,0 +1,85 @@
+import Type from 'typebox';
+import type { Static } from 'typebox';
+import { Compile } from 'typebox/compile';
+import { sealLength } from '../telemetry/chain.js';
+
+const hash = Type.String({ pattern: '^[0-9a-f]{64}$' });
+const count = Type.Integer({ minimum: 0 });
+
+const checkpointSchema = Type.Object({
+  '@timestamp': Type.String({ maxLength: 40 }),
+  gateway: Type.Object({
+    chain: Type.Object({
+      algorithm: Type.Enum(['sha256', 'hmac-sha256']),
+      previous: hash,
+      lost: count,
+      predecessor: Type.Optional(
+        Type.Union([
+          Type.Null(),
+          Type.Object({
+            id: Type.Union([Type.Null(), Type.String({ maxLength: 26 })]),
+            sequence: Type.Union([Type.Null(), count]),
+            hash: Type.Union([Type.Null(), hash]),
+            torn: count,
+          }),
+        ]),
+      ),
+    }),
+  }),
+  event: Type.Object({ reason: Type.Enum(['start', 'interval', 'file-end', 'file-start', 'end']) }),
+});
+
+const checkpoints = Compile(checkpointSchema);
+
+/** What a checkpoint says of its chain. */
+export type Checkpoint = Static<typeof checkpointSchema>['gateway']['chain'] & {
+  readonly reason: Static<typeof checkpointSchema>['event']['reason'];
+  readonly at: string;
+};
+
+/** A line of a chain, taken apart. */
+export interface SealedLine {
+  /** The chain's id. */
+  readonly id: string;
+  readonly sequence: number;
+  readonly hash: string;
+  /** What was hashed. */
+  readonly text: Buffer;
+  /** Null for the line of a request. */
+  readonly checkpoint: Checkpoint | null;
+}
+
+const head = '{"service":{"ephemeral_id":"';
+const idLength = 26;
+const headLength = head.length + idLength;
+const maxSequenceDigits = 15;
+const tailForm = /,"sequence":([1-9]\d{0,14})$/;
+const sealForm = /^,"hash":"([0-9a-f]{64})"\}\}$/;
+/** Within a value it would stand with its quotes escaped. */
+const checkpointMark = Buffer.from('"action":"checkpoint"');
+
+/** Takes a line apart by its places; null where it is no line of a chain. */
+export function parseSealedLine(line: Buffer): SealedLine | null {
+  const end = line.length - sealLength;
+  if (end < headLength + maxSequenceDigits) return null;
+  const [, hash] = sealForm.exec(line.toString('latin1', end)) ?? [];
+  const [, digits] = tailForm.exec(line.toString('latin1', end - ',"sequence":'.length - maxSequenceDigits, end)) ?? [];
+  const start = line.toString('latin1', 0, headLength);
+  if (hash === undefined || digits === undefined || !start.startsWith(head)) return null;
+  const checkpoint = line.includes(checkpointMark) ? parseCheckpoint(line) : null;
+  if (checkpoint === undefined) return null;
+  const id = start.slice(head.length);
+  return { id, sequence: Number(digits), hash, text: line.subarray(0, end), checkpoint };
+}
+
+/** Undefined where a line that claims to be a checkpoint is none. */
+function parseCheckpoint(line: Buffer): Checkpoint | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(line.toString('utf8'));
+  } catch {
+    return undefined;
+  }
+  if (!checkpoints.Check(value)) return undefined;
+  return { ...value.gateway.chain, reason: value.event.reason, at: value['@timestamp'] };
+}

@@ -1,0 +1,203 @@
+import { OperatorError } from '../config/operator-error.js';
+import type { LogSecret } from '../telemetry/chain.js';
+import { ChainCheck, rangeText } from './chain-check.js';
+import type { Finding, Place } from './finding.js';
+import type { RawLine } from './log-lines.js';
+import { parseSealedLine } from './sealed-line.js';
+import type { Checkpoint, SealedLine } from './sealed-line.js';
+
+/** What is known beforehand of the log that is verified. */
+export interface VerifierOptions {
+  /** The log's secrets, newest first; empty: the chain is looked at without one. */
+  readonly secrets: readonly LogSecret[];
+  /** The last process may still be running, so that its chain has no end yet. */
+  readonly running: boolean;
+  /** The lines are a part of a log, which may begin anywhere. */
+  readonly partial: boolean;
+}
+
+/** What was found out about a log. */
+export interface Verdict {
+  /** Whether nothing is wrong. */
+  readonly intact: boolean;
+  readonly lines: number;
+  readonly chains: readonly ChainCheck[];
+  /** The first of them, in the order of the lines. */
+  readonly findings: readonly Finding[];
+  /** How many there are in all. */
+  readonly findingCount: number;
+  /** What cannot be proved, and is no sign of a change. */
+  readonly notes: readonly string[];
+}
+
+const mostFindings = 1_000;
+const mostChains = 100_000;
+
+/** Verifies a log, line by line, in bounded memory. */
+export class Verifier {
+  readonly #options: VerifierOptions;
+  readonly #chains = new Map<string, ChainCheck>();
+  readonly #findings: Finding[] = [];
+  readonly #notes: string[] = [];
+  #findingCount = 0;
+  /** The chain of the newest line. */
+  #newest: ChainCheck | null = null;
+  #lines = 0;
+  #file: string | null = null;
+  /** Whether the first chain was written to a file; null while none began. */
+  #inFile: boolean | null = null;
+  /** A line that is none of a chain: a process that was killed may have left it. */
+  #fragment: { readonly place: Place; readonly bytes: number } | null = null;
+
+  constructor(options: VerifierOptions) {
+    this.#options = { ...options, secrets: options.secrets.length === 0 ? [null] : options.secrets };
+  }
+
+  /** @throws OperatorError where the log is under a secret and none is given */
+  take({ file, number, bytes, ended }: RawLine): void {
+    this.#lines += 1;
+    const place = { file, line: number };
+    const isFirstOfFile = file !== this.#file;
+    this.#file = file;
+    const line = bytes === null ? null : parseSealedLine(bytes);
+    const torn = line?.checkpoint?.predecessor?.torn ?? 0;
+    this.#judgeFragment(torn, place);
+    if (!ended) this.#report({ ...place, kind: 'truncated', message: 'the file ends within this line' });
+    if (line?.checkpoint?.algorithm === 'hmac-sha256' && this.#options.secrets[0] === null) {
+      throw new OperatorError('The log is under a secret: name its file with --secret-file, or --config.');
+    }
+    if (line === null) {
+      this.#fragment = { place, bytes: bytes?.length ?? Infinity };
+      return;
+    }
+    const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile);
+    const isProved = chain.check(line, place);
+    this.#newest = chain;
+    // What a line says is only believed when it is proved: a changed one would accuse others.
+    if (isProved && line.sequence === 1 && line.checkpoint !== null) {
+      this.#judgePredecessor(line.checkpoint, place, isFirstOfFile);
+    }
+  }
+
+  /** Tells that a file has no line at all. */
+  empty(file: string): void {
+    const message = 'the file is empty, and a log begins with a checkpoint';
+    this.#report({ file, line: 1, kind: 'truncated', message });
+  }
+
+  /** Says what was found, when every line was taken. */
+  end(): Verdict {
+    this.#judgeFragment(0, null);
+    for (const chain of this.#chains.values()) this.#judgeEnd(chain);
+    return {
+      intact: this.#findingCount === 0,
+      lines: this.#lines,
+      chains: [...this.#chains.values()],
+      findings: this.#findings,
+      findingCount: this.#findingCount,
+      notes: this.#notes,
+    };
+  }
+
+  #begin(line: SealedLine, place: Place, isFirstOfFile: boolean): ChainCheck {
+    if (this.#chains.size >= mostChains) throw new OperatorError(`There are more than ${mostChains} chains.`);
+    const { secrets } = this.#options;
+    if (line.checkpoint?.algorithm === 'sha256' && secrets[0] !== null) {
+      const message = 'a chain begins that was made without the secret, as anybody could make it';
+      this.#report({ ...place, kind: 'unkeyed', message });
+    }
+    const begins = line.sequence === 1 && line.checkpoint?.reason === 'start';
+    const isFirst = isFirstOfFile && this.#chains.size === 0;
+    if (!begins && line.checkpoint?.reason === 'file-start' && isFirst) {
+      this.#notes.push(`${at(place)}: goes on from an earlier file, which is not given: ${before(line)}`);
+    } else if (!begins && this.#options.partial) {
+      this.#notes.push(`${at(place)}: a part of a log begins here: ${before(line)}`);
+    } else if (!begins) {
+      this.#report({ ...place, kind: 'headless', message: `${before(line)} should stand before` });
+    }
+    const chain = new ChainCheck(line, secrets, (finding) => {
+      this.#report(finding);
+    });
+    this.#chains.set(line.id, chain);
+    return chain;
+  }
+
+  /** The line of another process must stand before a start that names it, and nothing before one that found no line. */
+  #judgePredecessor({ predecessor }: Checkpoint, place: Place, isFirstOfFile: boolean): void {
+    const inFile = predecessor !== undefined;
+    if (this.#inFile !== null && this.#inFile !== inFile) {
+      const message = `a chain begins here that was written to ${inFile ? 'a file' : 'standard output'}, unlike the ones before`;
+      this.#report({ ...place, kind: 'foreign', message });
+    }
+    this.#inFile ??= inFile;
+    if (predecessor === undefined) return;
+    if (predecessor === null) {
+      const message = 'a process that found an empty file begins here: what stands before was put there later';
+      if (!isFirstOfFile) this.#report({ ...place, kind: 'foreign', message });
+      return;
+    }
+    const { id, sequence, hash } = predecessor;
+    if (id === null || sequence === null) return;
+    const chain = this.#chains.get(id);
+    const newest = chain?.newest;
+    if (chain === undefined || newest === undefined || newest === null) {
+      if (this.#options.partial) return;
+      const message = `${rangeText({ from: 1, to: sequence })} of the chain ${id} should stand before`;
+      this.#report({ ...place, kind: 'missing', message });
+    } else if (newest.sequence < sequence) {
+      const message = `${rangeText({ from: newest.sequence + 1, to: sequence })} of the chain ${id} should stand before`;
+      this.#report({ ...place, kind: 'missing', message });
+      chain.closed = true;
+    } else if (newest.sequence === sequence) {
+      if (newest.hash !== hash) {
+        const message = `line ${sequence} of its chain is not what the next process found`;
+        this.#report({ ...newest.place, kind: 'edited', message });
+      }
+      chain.closed = true;
+    }
+  }
+
+  #judgeFragment(torn: number, next: Place | null): void {
+    const fragment = this.#fragment;
+    this.#fragment = null;
+    if (fragment !== null && fragment.bytes === torn) {
+      this.#notes.push(`${at(fragment.place)}: what a process had begun to write when it was killed; its line is lost`);
+    } else if (fragment !== null) {
+      const message = 'no line of a chain: it was put here, or damaged';
+      this.#report({ ...fragment.place, kind: 'foreign', message });
+    } else if (torn > 0 && next !== null && !this.#options.partial) {
+      this.#report({ ...next, kind: 'missing', message: `${torn} bytes of a broken line should stand before` });
+    }
+  }
+
+  #judgeEnd(chain: ChainCheck): void {
+    const { newest } = chain;
+    if (chain.lost > 0)
+      this.#notes.push(`the chain ${chain.id} says that ${chain.lost} lines had no room and were lost`);
+    if (newest === null || chain.closed) return;
+    const where = `${at(newest.place)}: the chain ${chain.id}`;
+    if (chain.goesOn && chain === this.#newest)
+      this.#notes.push(`${where} goes on in another file, which is not given`);
+    else if (this.#options.running)
+      this.#notes.push(`${where} has no end yet: whether lines behind it are gone cannot be told`);
+    else {
+      const message = `its chain ends here without a checkpoint of its end: lines behind it are cut off, or its process was killed or still runs`;
+      this.#report({ ...newest.place, kind: 'truncated', message });
+    }
+  }
+
+  #report(finding: Finding): void {
+    this.#findingCount += 1;
+    if (this.#findings.length < mostFindings) this.#findings.push(finding);
+  }
+}
+
+function at({ file, line }: Place): string {
+  return `${file}:${line}`;
+}
+
+function before({ sequence, id }: SealedLine): string {
+  return sequence === 1
+    ? `the beginning of the chain ${id}`
+    : `${rangeText({ from: 1, to: sequence - 1 })} of the chain ${id}`;
+}

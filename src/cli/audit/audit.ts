@@ -1,0 +1,8 @@
+import { Command } from 'commander';
+import type { CommandIo } from '../command-io.js';
+import { verifyCommand } from './verify.js';
+
+/** `audit verify`, `search` and `summary`: what reads access logs. */
+export function auditCommand(io: CommandIo): Command {
+  return new Command('audit').description('verify, search and sum up access logs').addCommand(verifyCommand(io));
+}

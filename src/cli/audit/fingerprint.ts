@@ -1,0 +1,44 @@
+import type { Readable } from 'node:stream';
+import { Command } from 'commander';
+import { OperatorError } from '../../config/operator-error.js';
+import { keyFormatOf } from '../../policy/key-format.js';
+import { keyFingerprint } from '../../telemetry/key-fingerprint.js';
+import type { CommandIo } from '../command-io.js';
+import { collect } from '../admin/arguments.js';
+import { readLogSecrets } from './log-secrets.js';
+import type { SecretOptions } from './log-secrets.js';
+
+const maxKeyBytes = 4096;
+
+/** `keys fingerprint`: what stands in the access log for a key, without anybody being shown the key. */
+export function fingerprintCommand(io: CommandIo, input: Readable = process.stdin): Command {
+  return new Command('fingerprint')
+    .description('read a key from standard input, and print what stands for it in the access log')
+    .option('--secret-file <file>', "the access log's secret; an older one may be named as well", collect)
+    .option('--config <file>', 'configuration file that names the secret')
+    .addHelpText(
+      'after',
+      '\nThe key is never an argument, where others on this machine could see it:\n  fingerprint < key.txt',
+    )
+    .action(async (options: SecretOptions) => {
+      const secrets = await readLogSecrets(options);
+      if (secrets.length === 0) {
+        throw new OperatorError("Fingerprints need the access log's secret: --secret-file, or accessLog.secretFile.");
+      }
+      const key = await readKey(input);
+      for (const secret of secrets) io.out(`${keyFingerprint(secret, key) ?? ''}\n`);
+    });
+}
+
+/** Reads the key. Nothing of what was read is repeated: it may be a key with a typing error. */
+async function readKey(input: Readable): Promise<string> {
+  let text = '';
+  for await (const chunk of input) {
+    text += (chunk as Buffer).toString('latin1');
+    if (text.length > maxKeyBytes) throw new OperatorError(`A key has at most ${maxKeyBytes} characters.`);
+  }
+  const key = text.replace(/\r?\n$/, '');
+  const format = keyFormatOf([key]);
+  if (format === 'live' || format === 'test') return key;
+  throw new OperatorError('Expected one key on standard input, which begins svc_live_ or svc_test_.');
+}

@@ -1,0 +1,89 @@
+import { Command } from 'commander';
+import { readLogLines } from '../../audit/log-lines.js';
+import { Verifier } from '../../audit/verifier.js';
+import type { Verdict } from '../../audit/verifier.js';
+import { collect } from '../admin/arguments.js';
+import { printable } from '../admin/printable.js';
+import type { CommandIo } from '../command-io.js';
+import { OperatorError } from '../../config/operator-error.js';
+import { readLogSecrets } from './log-secrets.js';
+import type { SecretOptions } from './log-secrets.js';
+
+interface VerifyOptions extends SecretOptions {
+  readonly running?: true;
+  readonly partial?: true;
+  readonly json?: true;
+}
+
+const linesBetweenProgress = 250_000;
+
+const tailText = `A log whose last line is a checkpoint of the end is whole to its end. Where the end is missing, the lines that are
+there are proved, and nothing is said of any behind them: a process that still runs (--running), one that was killed and
+a log that was cut look the same. Keep the number of the newest checkpoint somewhere else to tell them apart.
+`;
+
+/** `audit verify`. */
+export function verifyCommand(io: CommandIo): Command {
+  return new Command('verify')
+    .description('find every line of a log that was edited, deleted, put elsewhere, inserted or cut off')
+    .argument('<file...>', 'in the order of their lines, oldest first; .gz is unpacked, - is standard input')
+    .option('--secret-file <file>', "the log's secret; an older one may be named as well", collect)
+    .option('--config <file>', 'configuration file that names the secret')
+    .option('--running', 'the gateway still writes: that its log has no end yet is no finding')
+    .option('--partial', 'the lines are a part of a log: that earlier ones are not there is no finding')
+    .option('--json', 'print the verdict as JSON')
+    .addHelpText('after', `\nExit status: 0 intact, 1 something was found, 2 wrong usage.\n\n${tailText}`)
+    .action((files: string[], options: VerifyOptions) => verify(files, options, io));
+}
+
+async function verify(files: readonly string[], options: VerifyOptions, { out, err }: CommandIo): Promise<void> {
+  const { running = false, partial = false, json = false } = options;
+  const verifier = new Verifier({ secrets: await readLogSecrets(options), running, partial });
+  const seen = new Set<string>();
+  let count = 0;
+  for await (const lines of readLogLines(files)) {
+    for (const line of lines) {
+      seen.add(line.file);
+      verifier.take(line);
+      count += 1;
+      if (count % linesBetweenProgress === 0) err(`${count} lines looked at\n`);
+    }
+  }
+  for (const file of files) if (!seen.has(file)) verifier.empty(file);
+  const verdict = verifier.end();
+  out(json ? `${JSON.stringify(asJson(verdict), null, 2)}\n` : asText(verdict));
+  if (!verdict.intact) throw new OperatorError(`The log is NOT INTACT: ${sizeOf(verdict)}.`);
+}
+
+function asJson({ intact, lines, findingCount, findings, notes, chains }: Verdict): object {
+  return {
+    intact,
+    lines,
+    findingCount,
+    findings,
+    notes,
+    chains: chains.map(({ id, lines, unchecked, closed, newest, lastCheckpointAt }) => ({
+      ...{ id, lines, unchecked, closed, lastCheckpointAt },
+      newest: newest && { sequence: newest.sequence, hash: newest.hash, ...newest.place },
+    })),
+  };
+}
+
+function asText(verdict: Verdict): string {
+  const { findingCount, findings, notes, chains } = verdict;
+  const unchecked = chains.reduce((sum, chain) => sum + chain.unchecked, 0);
+  const told = [
+    ...findings.map(({ file, line, kind, message }) => `${file}:${line}: ${kind}: ${message}`),
+    ...(findingCount > findings.length ? [`and ${findingCount - findings.length} more findings`] : []),
+    ...notes.map((note) => `note: ${note}`),
+    ...(unchecked > 0
+      ? [`note: ${unchecked} lines behind a gap are proved only as what the next line goes on from`]
+      : []),
+    ...(verdict.intact ? [`Intact: ${sizeOf(verdict)}.`] : []),
+  ];
+  return told.map((line) => `${printable(line)}\n`).join('');
+}
+
+function sizeOf({ lines, chains, findingCount }: Verdict): string {
+  return `${lines} lines, ${chains.length} chains, ${findingCount} findings`;
+}

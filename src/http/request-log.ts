@@ -1,0 +1,74 @@
+import type { ExposedKeys } from '../gateway/exposed-keys.js';
+import type { Clock } from '../gateway/ports.js';
+import type { LineSink } from '../telemetry/line-sink.js';
+import type { GatewayMetrics } from '../telemetry/metrics.js';
+import { accessLine, refusedLine } from './access-log.js';
+import type { Exchange } from './exchange.js';
+import type { RefusedRequest } from './protocol-errors.js';
+
+/** Where requests are told of when they are over. */
+export interface RequestLogOptions {
+  readonly environment: string;
+  readonly sink: LineSink;
+  readonly metrics: GatewayMetrics;
+  readonly exposedKeys: ExposedKeys;
+  readonly clock: Clock;
+  /** Told of a look-up that failed in a way that nobody foresaw. */
+  readonly onInternalError: (error: unknown, requestId: string) => void;
+}
+
+/** Tells of every request once: one line in the access log, and its part in the metrics. */
+export class RequestLog {
+  readonly #options: RequestLogOptions;
+  readonly #lookingUp = new Set<Promise<void>>();
+
+  constructor(options: RequestLogOptions) {
+    this.#options = options;
+  }
+
+  /** Tells of a request that is over. */
+  ended(exchange: Exchange): void {
+    this.#options.metrics.countRequest({
+      code: exchange.outcome,
+      status: exchange.status,
+      route: exchange.match?.route.path ?? 'none',
+    });
+    const { exposedLookupId } = exchange;
+    if (exposedLookupId === null) {
+      this.#write(exchange);
+      return;
+    }
+    const told = this.#findOwner(exchange, exposedLookupId).finally(() => {
+      this.#lookingUp.delete(told);
+      this.#write(exchange);
+    });
+    this.#lookingUp.add(told);
+  }
+
+  /** Tells of a request that the HTTP parser refused. */
+  refused(refused: RefusedRequest): void {
+    const { metrics, sink, environment, clock } = this.#options;
+    metrics.countRequest({ code: refused.code, status: refused.status, route: 'none' });
+    sink.write(refusedLine(refused, environment, clock.now()));
+  }
+
+  /** Resolves when nothing is left to be told. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#lookingUp);
+  }
+
+  #write(exchange: Exchange): void {
+    this.#options.sink.write(accessLine(exchange, this.#options.environment));
+  }
+
+  /** The refused request's caller has its answer; only the log waits for the owner of the key. */
+  async #findOwner(exchange: Exchange, lookupId: string): Promise<void> {
+    try {
+      const answer = await this.#options.exposedKeys.find(lookupId);
+      exchange.answer = answer;
+      exchange.credential = answer?.credential ?? null;
+    } catch (error) {
+      this.#options.onInternalError(error, exchange.id);
+    }
+  }
+}

@@ -1,0 +1,35 @@
+import { randomUUID } from 'node:crypto';
+
+/** W3C Trace Context of a request: whose trace it belongs to, and the gateway's own part of that. */
+export interface TraceContext {
+  /** 32 hex digits. */
+  readonly traceId: string;
+  /** 16 hex digits: the parent of what the upstream does. */
+  readonly spanId: string;
+  /** Two hex digits. */
+  readonly flags: string;
+  /** Null where there is none, or where it belongs to a traceparent that cannot be used. */
+  readonly state: string | null;
+}
+
+/** Version 00, and any later one, of which only the first four fields are known. */
+const traceparentForm = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:$|-)/;
+const notSampled = '00';
+
+/**
+ * Takes the caller's trace, where it sent exactly one traceparent that is one, or begins another. A caller chooses
+ * nothing but the trace's id: it is a name to search for, and proves nothing.
+ */
+export function traceContextOf(traceparent: readonly string[], tracestate: readonly string[]): TraceContext {
+  const spanId = randomUUID().replaceAll('-', '').slice(0, 16);
+  const [value = ''] = traceparent;
+  const [, traceId, flags] = (traceparent.length === 1 ? traceparentForm.exec(value) : null) ?? [];
+  const known = traceId !== undefined && flags !== undefined && (!value.startsWith('00-') || value.length === 55);
+  if (!known) return { traceId: randomUUID().replaceAll('-', ''), spanId, flags: notSampled, state: null };
+  return { traceId, spanId, flags, state: tracestate.length === 0 ? null : tracestate.join(',') };
+}
+
+/** The headers by which an upstream goes on with the trace. */
+export function traceHeaders({ traceId, spanId, flags, state }: TraceContext): string[] {
+  return ['traceparent', `00-${traceId}-${spanId}-${flags}`, ...(state === null ? [] : ['tracestate', state])];
+}

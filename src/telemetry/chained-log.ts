@@ -1,0 +1,146 @@
+import { fstat, mkdirSync, open, openSync, stat, close } from 'node:fs';
+import path from 'node:path';
+import { Chain } from './chain.js';
+import type { LogSecret } from './chain.js';
+import { LineWriter } from './line-writer.js';
+import type { LineSink } from './line-sink.js';
+import { readFileEnd } from './predecessor.js';
+
+/** How a log is kept. */
+export interface ChainedLogOptions {
+  /** `stdout`, or the path of a file to append to. */
+  readonly destination: string;
+  readonly secret: LogSecret;
+  readonly environment: string;
+  /** The time, in milliseconds since 1970. */
+  readonly now: () => number;
+  /** Told when the file was renamed and no new one can be opened; lines go on into the old one. */
+  readonly onReopenFailure: (error: Error) => void;
+  /** Milliseconds between checkpoints; a minute unless given. */
+  readonly checkpointMilliseconds?: number;
+  /** Milliseconds between looks at whether the file was renamed; a second unless given. */
+  readonly renameMilliseconds?: number;
+}
+
+/** A log whose lines form a chain, with checkpoints, in a file that may be rotated, or on standard output. */
+export class ChainedLog implements LineSink {
+  readonly #options: ChainedLogOptions;
+  readonly #file: string | null;
+  readonly #chain: Chain;
+  readonly #writer: LineWriter;
+  readonly #timers: NodeJS.Timeout[];
+  #descriptor: number;
+  #lost = 0;
+  #reopening = false;
+  #reopenFailed = false;
+  #closed = false;
+
+  /** @throws the file system's error when the file cannot be opened */
+  constructor(options: ChainedLogOptions) {
+    const { destination, secret, environment, checkpointMilliseconds = 60_000, renameMilliseconds = 1_000 } = options;
+    this.#options = options;
+    this.#file = destination === 'stdout' ? null : destination;
+    if (this.#file !== null) mkdirSync(path.dirname(this.#file), { recursive: true });
+    const end = this.#file === null ? null : readFileEnd(this.#file);
+    this.#descriptor = this.#file === null ? 1 : openSync(this.#file, 'a', 0o640);
+    this.#writer = new LineWriter(this.#descriptor);
+    this.#chain = new Chain(secret, environment);
+    // What a killed process had begun to write gets its line end, so that it spoils no line of this one.
+    const lineEnd = end?.isOpen === true ? '\n' : '';
+    this.#writer.append(lineEnd + this.#chain.checkpoint('start', options.now(), 0, end?.predecessor));
+    this.#timers = [
+      setInterval(() => {
+        this.#checkpoint('interval');
+      }, checkpointMilliseconds).unref(),
+      setInterval(() => {
+        this.#reopenIfRenamed();
+      }, renameMilliseconds).unref(),
+    ];
+  }
+
+  write(line: object): void {
+    if (this.#closed || !this.#writer.hasRoom) this.#lost += 1;
+    else this.#writer.append(this.#chain.seal(line));
+  }
+
+  problem(): string | null {
+    const { problem } = this.#writer;
+    return problem === null ? null : `${problem}; lines lost: ${this.#lost}`;
+  }
+
+  lost(): number {
+    return this.#lost;
+  }
+
+  heldBytes(): number {
+    return this.#writer.heldBytes;
+  }
+
+  /** Goes on in a new file of the same name, where the present one was renamed; else does nothing. */
+  reopen(): void {
+    const file = this.#file;
+    if (file === null || this.#reopening || this.#closed) return;
+    this.#reopening = true;
+    open(file, 'a', 0o640, (error, descriptor) => {
+      if (error === null) {
+        this.#takeIfOther(descriptor);
+        return;
+      }
+      this.#reopening = false;
+      if (!this.#reopenFailed) this.#options.onReopenFailure(error);
+      this.#reopenFailed = true;
+    });
+  }
+
+  async close(timeoutMilliseconds: number): Promise<void> {
+    if (this.#closed) return;
+    for (const timer of this.#timers) clearInterval(timer);
+    this.#checkpoint('end');
+    this.#closed = true;
+    await this.#writer.close(timeoutMilliseconds);
+  }
+
+  #checkpoint(reason: 'interval' | 'file-end' | 'file-start' | 'end'): void {
+    if (reason === 'interval' && !this.#writer.hasRoom) return;
+    this.#writer.append(this.#chain.checkpoint(reason, this.#options.now(), this.#lost));
+    if (this.#file !== null) this.#writer.sync();
+  }
+
+  #takeIfOther(descriptor: number): void {
+    isSameFile(descriptor, this.#descriptor, (same) => {
+      this.#reopening = false;
+      if (same || this.#closed) {
+        close(descriptor);
+        return;
+      }
+      this.#reopenFailed = false;
+      this.#checkpoint('file-end');
+      this.#descriptor = descriptor;
+      this.#writer.switchTo(descriptor);
+      this.#checkpoint('file-start');
+    });
+  }
+
+  #reopenIfRenamed(): void {
+    const file = this.#file;
+    if (file === null || this.#reopening) return;
+    stat(file, (error, there) => {
+      if (error !== null) {
+        this.reopen();
+        return;
+      }
+      fstat(this.#descriptor, (heldError, held) => {
+        if (heldError === null && (held.ino !== there.ino || held.dev !== there.dev)) this.reopen();
+      });
+    });
+  }
+}
+
+function isSameFile(one: number, other: number, callback: (same: boolean) => void): void {
+  fstat(one, (firstError, first) => {
+    fstat(other, (secondError, second) => {
+      const known = firstError === null && secondError === null;
+      callback(known && first.ino === second.ino && first.dev === second.dev);
+    });
+  });
+}

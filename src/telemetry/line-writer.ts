@@ -1,0 +1,140 @@
+import { close, closeSync, fdatasync, write } from 'node:fs';
+
+/** What is held in memory at most while the destination is slow; beyond it there is no room. */
+const maxHeldBytes = 16 * 1024 * 1024;
+/** From here on the destination counts as not keeping up: there is still room for the lines of what is under way. */
+const slowBytes = 8 * 1024 * 1024;
+/** Lines wait so long for others to be written with; a write for each would cost more than the line. */
+const gatherMilliseconds = 10;
+const gatherBytes = 64 * 1024;
+const retryMilliseconds = 1_000;
+
+/** Lines for one open file, in their order. */
+interface Segment {
+  readonly descriptor: number;
+  lines: string[];
+  /** What is being written, and what of it was not taken yet. */
+  pending: Buffer | null;
+  syncWanted: boolean;
+}
+
+/**
+ * Appends lines without ever waiting for them. One write is under way at a time, so that lines keep their order; a
+ * failed one is tried again from where it stopped.
+ */
+export class LineWriter {
+  readonly #segments: [Segment, ...Segment[]];
+  #heldBytes = 0;
+  #writing = false;
+  #timer: NodeJS.Timeout | null = null;
+  #failure: string | null = null;
+  #onIdle: (() => void) | null = null;
+
+  constructor(descriptor: number) {
+    this.#segments = [segmentFor(descriptor)];
+  }
+
+  /** Whether another line can be held. */
+  get hasRoom(): boolean {
+    return this.#heldBytes < maxHeldBytes;
+  }
+
+  get heldBytes(): number {
+    return this.#heldBytes;
+  }
+
+  /** Why lines are not getting out, in words for an operator; null while they are. */
+  get problem(): string | null {
+    return this.#failure ?? (this.#heldBytes > slowBytes ? `${this.#heldBytes} bytes wait to be written` : null);
+  }
+
+  /** Takes a line, without its line end. */
+  append(line: string): void {
+    this.#newest.lines.push(line);
+    this.#heldBytes += Buffer.byteLength(line) + 1;
+    if (this.#writing) return;
+    if (this.#heldBytes >= gatherBytes) this.#writeNext();
+    else
+      this.#timer ??= setTimeout(() => {
+        this.#writeNext();
+      }, gatherMilliseconds);
+  }
+
+  /** Has everything that was taken so far put onto the disk itself, where the destination is a file. */
+  sync(): void {
+    this.#newest.syncWanted = true;
+  }
+
+  /** What is taken from now on goes to another file; the one before is closed when its lines are out. */
+  switchTo(descriptor: number): void {
+    this.#segments.push(segmentFor(descriptor));
+    if (!this.#writing) this.#writeNext();
+  }
+
+  /** Writes out what is held, as far as that is possible within the time, and closes the file. */
+  async close(timeoutMilliseconds: number): Promise<void> {
+    if (!this.#writing) this.#writeNext();
+    await new Promise<void>((resolve) => {
+      if (!this.#writing) {
+        resolve();
+        return;
+      }
+      const giveUp = setTimeout(resolve, timeoutMilliseconds);
+      this.#onIdle = () => {
+        clearTimeout(giveUp);
+        resolve();
+      };
+    });
+    const [{ descriptor }] = this.#segments;
+    if (descriptor > 2 && !this.#writing) closeSync(descriptor);
+  }
+
+  get #newest(): Segment {
+    return this.#segments.at(-1) ?? this.#segments[0];
+  }
+
+  #writeNext(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    const [segment, next] = this.#segments;
+    if (segment.pending === null && segment.lines.length > 0) {
+      segment.pending = Buffer.from(`${segment.lines.join('\n')}\n`);
+      segment.lines = [];
+    }
+    this.#writing = true;
+    if (segment.pending !== null) {
+      this.#write(segment, segment.pending);
+    } else if (segment.syncWanted) {
+      segment.syncWanted = false;
+      // A pipe cannot be synchronised; of a file whose disk fails the next write tells.
+      fdatasync(segment.descriptor, () => {
+        this.#writeNext();
+      });
+    } else if (next !== undefined) {
+      this.#segments.shift();
+      close(segment.descriptor, () => {
+        this.#writeNext();
+      });
+    } else {
+      this.#writing = false;
+      this.#onIdle?.();
+    }
+  }
+
+  #write(segment: Segment, bytes: Buffer): void {
+    write(segment.descriptor, bytes, (error, written) => {
+      this.#failure = error === null ? null : `writing fails: ${error.code ?? error.message}`;
+      this.#heldBytes -= written;
+      segment.pending = written < bytes.length ? bytes.subarray(written) : null;
+      if (error === null) this.#writeNext();
+      else
+        setTimeout(() => {
+          this.#writeNext();
+        }, retryMilliseconds).unref();
+    });
+  }
+}
+
+function segmentFor(descriptor: number): Segment {
+  return { descriptor, lines: [], pending: null, syncWanted: false };
+}

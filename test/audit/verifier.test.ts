@@ -1,0 +1,201 @@
+import { appendFileSync, readFileSync } from 'node:fs';
+import t from 'tap';
+import { Verifier } from '../../src/audit/verifier.js';
+import type { Verdict, VerifierOptions } from '../../src/audit/verifier.js';
+import { logSecretOf } from '../../src/telemetry/chain.js';
+import { openLog, testSecret } from '../telemetry/open-log.js';
+import { requestLine, sampleLog } from './sample-log.js';
+
+const defaults = { secrets: [testSecret], running: false, partial: false };
+
+/** Verifies files that are given as their contents. */
+function verify(files: readonly Buffer[], options: Partial<VerifierOptions> = {}): Verdict {
+  const verifier = new Verifier({ ...defaults, ...options });
+  files.forEach((contents, index) => {
+    const file = `${index + 1}`;
+    let number = 0;
+    for (let from = 0; from < contents.length; number += 1) {
+      const at = contents.indexOf(0x0a, from);
+      const to = at === -1 ? contents.length : at;
+      verifier.take({ file, number: number + 1, bytes: contents.subarray(from, to), ended: at !== -1 });
+      from = to + 1;
+    }
+    if (number === 0) verifier.empty(file);
+  });
+  return verifier.end();
+}
+
+/** Verifies lines, file by file. */
+function verifyLines(files: readonly (readonly string[])[], options: Partial<VerifierOptions> = {}): Verdict {
+  return verify(
+    files.map((lines) => Buffer.from(lines.map((line) => `${line}\n`).join(''))),
+    options,
+  );
+}
+
+function linesOf(contents: Buffer): string[] {
+  return contents.toString('utf8').trimEnd().split('\n');
+}
+
+/** Where the first finding is, as file:line. */
+function firstPlace({ findings: [first] }: Verdict): string {
+  return first === undefined ? 'nowhere' : `${first.file}:${first.line}`;
+}
+
+t.test(
+  'every edit, deletion, swap, repetition, insertion, cut and splice of a line is found, where it is',
+  async (t) => {
+    const files = await sampleLog(t.testdir());
+    const [one, two] = files.map(linesOf) as [string[], string[]];
+    const all = [...one, ...two];
+    t.equal(all.length, 20);
+    const whole = verify(files);
+    t.same([whole.intact, whole.lines, whole.chains.length, whole.findings, whole.notes], [true, 20, 2, [], []]);
+    const placeOf = (index: number): string => (index < one.length ? `1:${index + 1}` : `2:${index - one.length + 1}`);
+    const split = (lines: readonly string[], firstLength = one.length): Verdict =>
+      verifyLines([lines.slice(0, firstLength), lines.slice(firstLength)]);
+    const missed: string[] = [];
+    const expectFound = (what: string, verdict: Verdict, places: readonly string[]): void => {
+      if (verdict.intact || !places.includes(firstPlace(verdict))) missed.push(`${what}: ${firstPlace(verdict)}`);
+    };
+
+    for (const [index, line] of all.entries()) {
+      for (let at = 0; at < line.length; at += 1) {
+        const changed = line.slice(0, at) + String.fromCharCode(line.charCodeAt(at) ^ 1) + line.slice(at + 1);
+        expectFound(`byte ${at} of ${placeOf(index)}`, split(all.toSpliced(index, 1, changed)), [placeOf(index)]);
+      }
+      const after = placeOf(index + 1);
+      const isLast = index === all.length - 1;
+      const firstLength = index < one.length ? one.length - 1 : one.length;
+      // A gap shows at the line behind it, and the missing end at the line that is now the last.
+      const gap =
+        index < one.length - 1
+          ? placeOf(index)
+          : index === one.length - 1
+            ? '2:1'
+            : isLast
+              ? placeOf(index - 1)
+              : placeOf(index);
+      expectFound(`${placeOf(index)} deleted`, split(all.toSpliced(index, 1), firstLength), [gap]);
+      expectFound(
+        `${placeOf(index)} repeated`,
+        split(
+          [...all.slice(0, index + 1), line, ...all.slice(index + 1)],
+          index < one.length ? one.length + 1 : one.length,
+        ),
+        [placeOf(index + 1), `1:${index + 2}`],
+      );
+      // That a whole process is gone at the end of a log cannot be told.
+      if (all[index - 1]?.includes('"reason":"end"') !== true) {
+        const cut = split(all.slice(0, index));
+        expectFound(`cut before ${placeOf(index)}`, cut, [index <= one.length ? '2:1' : placeOf(index - 1), '1:1']);
+      }
+      const half = Buffer.from(
+        `${all
+          .slice(index < one.length ? 0 : one.length, index)
+          .map((each) => `${each}\n`)
+          .join('')}${line.slice(0, 200)}`,
+      );
+      const cutWithin = index < one.length ? verify([half, files[1] ?? half]) : verify([files[0] ?? half, half]);
+      expectFound(`cut within ${placeOf(index)}`, cutWithin, [placeOf(index)]);
+      expectFound(
+        `insertion before ${placeOf(index)}`,
+        split(all.toSpliced(index, 0, '{"event":{}}'), index <= one.length ? one.length + 1 : one.length),
+        [placeOf(index), `1:${index + 1}`],
+      );
+      if (!isLast) {
+        const swapped = all.toSpliced(index, 2, all[index + 1] ?? '', line);
+        expectFound(`${placeOf(index)} and ${after} swapped`, split(swapped), [placeOf(index), after]);
+      }
+    }
+    t.same(missed, []);
+  },
+);
+
+t.test('lines of another log under the same secret are found where they were spliced in', async (t) => {
+  const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
+  const other = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
+  for (const at of [1, 5, one.length]) {
+    const spliced = verifyLines([one.toSpliced(at, 0, ...other[0].slice(2, 4)), two]);
+    t.equal(firstPlace(spliced), `1:${at + 1}`);
+    t.equal(spliced.findings[0]?.kind, 'headless');
+  }
+  const replaced = verifyLines([other[0], two]);
+  t.equal(replaced.intact, false, 'one file of another log');
+  const wholeChain = [...other[0], ...other[1].slice(0, 6)];
+  const within = verifyLines([one.toSpliced(3, 0, ...wholeChain), two]);
+  t.match(within.findings[0], { file: '1', line: 4, kind: 'foreign' }, 'a whole chain');
+  const middleGone = verifyLines([one, [...two.slice(0, 3), ...two.slice(6)]]);
+  t.equal(middleGone.intact, false, 'a cut before the next process');
+  const firstGone = verifyLines([[...two.slice(6)]]);
+  t.match(
+    firstGone.findings[0],
+    { file: '1', line: 1, kind: 'missing' },
+    'a chain is gone in front of the one that names it',
+  );
+});
+
+t.test('what is changed is told for what it is, without drawing the rest in', async (t) => {
+  const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
+  const kinds = (verdict: Verdict): string[] =>
+    verdict.findings.map(({ file, line, kind }) => `${file}:${line} ${kind}`);
+  const edited = one.with(3, (one[3] ?? '').replace('accepted', 'accepteD'));
+  t.same(kinds(verifyLines([edited, two])), ['1:4 edited']);
+  const rehashed = one.with(3, (one[3] ?? '').replace(/"hash":"./, '"hash":"x').replace('"x', '"0'));
+  t.ok(kinds(verifyLines([rehashed, two])).length <= 1, 'a changed hash is one finding');
+  const renumbered = one.with(3, (one[3] ?? '').replace('"sequence":4', '"sequence":900'));
+  t.same(kinds(verifyLines([renumbered, two])), ['1:4 edited']);
+  t.same(kinds(verifyLines([one.toSpliced(3, 2), two])), ['1:4 missing']);
+  t.same(kinds(verifyLines([one.toSpliced(3, 2, one[4] ?? '', one[3] ?? ''), two])), ['1:4 missing', '1:5 reordered']);
+  t.same(kinds(verifyLines([one, two.slice(0, -1)])), [`2:${two.length - 1} truncated`]);
+  t.same(kinds(verify([Buffer.from(''), Buffer.from(`${two.join('\n')}\n`)])).slice(0, 1), ['1:1 truncated']);
+});
+
+t.test('what cannot be proved is told as a note, and proved by who knows more', async (t) => {
+  const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
+  const later = verifyLines([two]);
+  t.ok(later.intact);
+  t.match(later.notes, [/^1:1: goes on from an earlier file, which is not given: the 8 lines 1 to 8 of the chain/]);
+  const earlier = verifyLines([one]);
+  t.ok(earlier.intact);
+  t.match(earlier.notes, [/goes on in another file, which is not given$/]);
+  const running = verifyLines([one, two.slice(0, -1)], { running: true });
+  t.ok(running.intact);
+  t.match(running.notes, [/has no end yet/]);
+  const part = verifyLines([one.slice(3)], { partial: true });
+  t.ok(part.intact);
+  t.equal(part.chains[0]?.unchecked, 1);
+  t.notOk(verifyLines([one.slice(3)]).intact);
+});
+
+t.test('a torn line of a process that was killed is no finding, and what was put in its place is', async (t) => {
+  const file = `${t.testdir()}/access.log`;
+  await openLog(file).close(30_000);
+  appendFileSync(file, '{"service":{"eph');
+  const second = openLog(file);
+  second.write(requestLine());
+  await second.close(30_000);
+  const contents = readFileSync(file);
+  const verdict = verify([contents]);
+  t.ok(verdict.intact);
+  t.match(verdict.notes, [/^1:3: what a process had begun to write when it was killed/]);
+  const lines = linesOf(contents);
+  t.match(verifyLines([lines.with(2, 'something else')]).findings, [{ line: 3, kind: 'foreign' }]);
+  t.match(verifyLines([lines.toSpliced(2, 1)]).findings, [{ line: 3, kind: 'missing' }]);
+});
+
+t.test('a log is proved under its own secret alone, old or new', async (t) => {
+  const file = `${t.testdir()}/access.log`;
+  await openLog(file).close(30_000);
+  const renewed = logSecretOf(Buffer.from('the next secret of the tests'));
+  await openLog(file, { secret: renewed }).close(30_000);
+  const contents = readFileSync(file);
+  t.ok(verify([contents], { secrets: [renewed, testSecret] }).intact);
+  t.notOk(verify([contents], { secrets: [renewed] }).intact);
+  t.throws(() => verify([contents], { secrets: [] }), /The log is under a secret/);
+  const plain = `${t.testdir()}/plain.log`;
+  await openLog(plain, { secret: null }).close(30_000);
+  t.ok(verify([readFileSync(plain)], { secrets: [] }).intact);
+  const downgraded = verify([readFileSync(plain)]);
+  t.match(downgraded.findings, [{ line: 1, kind: 'unkeyed' }], 'nobody can pass off a chain that needs no secret');
+});

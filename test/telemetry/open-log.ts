@@ -1,0 +1,28 @@
+import { ChainedLog } from '../../src/telemetry/chained-log.js';
+import type { ChainedLogOptions } from '../../src/telemetry/chained-log.js';
+import { logSecretOf } from '../../src/telemetry/chain.js';
+
+/** The secret of the logs of tests. */
+export const testSecret = logSecretOf(Buffer.from('a secret of the tests alone'));
+
+/** Opens a chained log under the secret of the tests; it looks for a rename only when it is told to. */
+export function openLog(destination: string, options: Partial<ChainedLogOptions> = {}): ChainedLog {
+  return new ChainedLog({
+    destination,
+    secret: testSecret,
+    environment: 'live',
+    now: () => Date.now(),
+    onReopenFailure: () => undefined,
+    renameMilliseconds: 1_000_000,
+    ...options,
+  });
+}
+
+/** Waits for a condition, for as long as it may take on a busy machine. */
+export async function until(condition: () => boolean): Promise<void> {
+  const deadline = performance.now() + 30_000;
+  while (!condition()) {
+    if (performance.now() > deadline) throw new Error('what was waited for did not come');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
