@@ -4,6 +4,7 @@ import { RedisRecords } from '../adapters/redis/redis-records.js';
 import type { Config } from '../config/schema.js';
 import type { Logger } from '../telemetry/logger.js';
 import { redisAddressOf } from './redis-address.js';
+import { redisOutageLog } from './redis-outage-log.js';
 import { systemClock } from './system-clock.js';
 
 /** Opens the records in Redis, as a gateway that can be told apart from every other and from its own past. */
@@ -31,8 +32,6 @@ export async function openRedisRecords(
     },
     clock: systemClock,
     onMalformed,
-    onConnectionError: (error) => {
-      log.warn({ err: error }, 'a connection to Redis failed; it is tried again');
-    },
+    ...redisOutageLog(log),
   });
 }

@@ -8,11 +8,12 @@ const maxPemBytes = 1024 * 1024;
 
 /** Where Redis is, with the secrets that the configuration names by their files. */
 export async function redisAddressOf(redis: Config['keyStore']['redis']): Promise<RedisAddress> {
-  const { url, sentinel, username, passwordFile, caFile, commandTimeoutMilliseconds } = redis;
+  const { url, sentinel, cluster, username, passwordFile, caFile, commandTimeoutMilliseconds } = redis;
   return {
     url,
     sentinels: sentinel === null ? null : sentinel.servers.map(serverOf),
     masterName: sentinel?.masterName ?? '',
+    cluster: cluster === null ? null : cluster.map(serverOf),
     username,
     password: passwordFile === null ? null : await readPassword(passwordFile),
     ca: caFile === null ? null : await readOperatorFile(caFile, 'The CA certificate', maxPemBytes),

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
-import { RedisRecordsStore } from '../adapters/redis/redis-records-store.js';
+import { openRecordsStore } from '../adapters/redis/open-records-store.js';
 import { loadConfig } from '../config/load.js';
 import { startRegistry } from '../registry/start-registry.js';
 import { createLogger } from '../telemetry/logger.js';
 import { readPepper } from './open-ports.js';
 import { redisAddressOf } from './redis-address.js';
+import { redisOutageLog } from './redis-outage-log.js';
 import { runServer } from './run-server.js';
 import { systemClock, systemTimers } from './system-clock.js';
 
@@ -28,9 +29,7 @@ async function registry({ config: file }: { readonly config?: string }): Promise
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
   await runServer(config, log, async (closeLater) => {
-    const store = new RedisRecordsStore(address, redis.prefix, (error) => {
-      log.warn({ err: error }, 'a connection to Redis failed; it is tried again');
-    });
+    const store = openRecordsStore(address, redis.prefix, redisOutageLog(log));
     closeLater(() => store.close());
     const running = await startRegistry({
       ...listen,

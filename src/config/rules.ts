@@ -25,6 +25,7 @@ const rules: readonly Rule[] = [
   headFitsIntoRequest,
   redisUrlIsUrl,
   sentinelsAreNamed,
+  clusterStandsAlone,
 ];
 
 function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
@@ -149,4 +150,25 @@ function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
 function sentinelsAreNamed({ keyStore }: Config): RuleProblem[] {
   if (keyStore.redis.sentinel?.servers.length !== 0) return [];
   return [{ path: 'keyStore.redis.sentinel.servers', message: 'expected at least one sentinel' }];
+}
+
+function clusterStandsAlone({ keyStore }: Config): RuleProblem[] {
+  const { cluster, sentinel, url, prefix } = keyStore.redis;
+  if (cluster === null) return [];
+  const path = 'keyStore.redis.cluster';
+  const problems: RuleProblem[] = [];
+  if (cluster.length === 0) problems.push({ path, message: 'expected at least one node, or null' });
+  if (sentinel !== null) {
+    const message = 'is for another kind of Redis than keyStore.redis.sentinel; expected one of them to be null';
+    problems.push({ path, message, others: ['keyStore.redis.sentinel'] });
+  }
+  if (URL.canParse(url) && !['', '/', '/0'].includes(new URL(url).pathname)) {
+    const message = 'selects a database, and a Cluster has but one; expected none';
+    problems.push({ path: 'keyStore.redis.url', message, others: [path] });
+  }
+  if (/[{}]/.test(prefix)) {
+    const message = 'would put every record into one slot of the Cluster; expected no braces';
+    problems.push({ path: 'keyStore.redis.prefix', message, others: [path] });
+  }
+  return problems;
 }

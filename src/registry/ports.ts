@@ -28,9 +28,18 @@ export interface LiveGateway {
 export interface RecordsStore {
   /** Null where there is none, or none of a layout that is known. */
   readMeta(): Promise<MetaRecord | null>;
-  writeMeta(meta: MetaRecord): Promise<void>;
-  /** All of them or, where it is rejected, perhaps some. An adapter splits what is too much for one command. */
-  write(entries: readonly StoreEntry[]): Promise<void>;
+  /**
+   * Says that the store is complete up to a revision: everything was written since `isWhole()` was last asked. Rejected
+   * where a part of the store is not what it was then.
+   */
+  writeMeta(meta: MetaRecord, revision: number): Promise<void>;
+  /** Whether each part of it has every change that was written: false where one was emptied, or went back. */
+  isWhole(): Promise<boolean>;
+  /**
+   * All of them or, where it is rejected, perhaps some. An adapter splits what is too much for one command.
+   * @param change the revision of the newest change among them; null where they are written anew, unchanged
+   */
+  write(entries: readonly StoreEntry[], change: number | null): Promise<void>;
   /** The revision that was published last; 0 where there was none, or one that is no number. */
   readRevision(): Promise<number>;
   /** Tells gateways that every record of this revision is written, which they then acknowledge. */

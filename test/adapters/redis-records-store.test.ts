@@ -1,20 +1,21 @@
 import t from 'tap';
-import { RedisRecordsStore } from '../../src/adapters/redis/redis-records-store.js';
+import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import type { OpenedRecordsStore } from '../../src/adapters/redis/open-records-store.js';
 import { startRedis, withoutRedis } from './redis-server.js';
 import type { RedisServer } from './redis-server.js';
 
-function open(t: { teardown(handler: () => unknown): void }, server: RedisServer, prefix = 'mg:'): RedisRecordsStore {
+function open(t: { teardown(handler: () => unknown): void }, server: RedisServer, prefix = 'mg:'): OpenedRecordsStore {
   const address = {
-    ...{ url: server.url, sentinels: null, masterName: '', username: null, password: null, ca: null },
+    ...{ url: server.url, sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null },
     commandTimeoutMilliseconds: 2_000,
   };
-  const store = new RedisRecordsStore(address, prefix, () => undefined);
+  const store = openRecordsStore(address, prefix, { onLost: () => undefined, onFound: () => undefined });
   t.teardown(() => store.close());
   return store;
 }
 
 /** A store that is connected: nothing is queued while it is not. */
-async function connected(store: RedisRecordsStore): Promise<RedisRecordsStore> {
+async function connected(store: OpenedRecordsStore): Promise<OpenedRecordsStore> {
   for (;;) {
     try {
       await store.readMeta();
@@ -36,13 +37,13 @@ t.test(
     t.equal(await store.readMeta(), null);
     t.equal(await store.readRevision(), 0);
     const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
-    await store.writeMeta(meta);
+    await store.writeMeta(meta, 7);
     t.same(await store.readMeta(), meta);
     await store.publishRevision(7);
     t.equal(await store.readRevision(), 7);
     const many = Array.from({ length: 1234 }, (_, index) => ({ name: `key:${index}`, value: { index } }));
-    await store.write([...many, { name: 'merchant:m', value: { name: 'x' } }]);
-    await store.write([{ name: 'key:0', value: null }]);
+    await store.write([...many, { name: 'merchant:m', value: { name: 'x' } }], 7);
+    await store.write([{ name: 'key:0', value: null }], 8);
     t.equal(await server.client.get('a*[b]:key:1'), '{"index":1}');
     t.equal(await server.client.get('a*[b]:key:0'), null);
     await server.client.set('axb:key:foreign', '1');
@@ -111,9 +112,9 @@ t.test('a write that Redis refuses is a failure, not a success', { skip: without
   const server = await startRedis(t);
   const store = await connected(open(t, server));
   await server.client.config('SET', 'maxmemory', '1');
-  await t.rejects(store.write([{ name: 'key:1', value: { a: 1 } }]), /OOM/);
+  await t.rejects(store.write([{ name: 'key:1', value: { a: 1 } }], 1), /OOM/);
   await t.rejects(store.publishRevision(1), /OOM/);
   await server.kill();
   await t.rejects(store.gateways());
-  await t.rejects(store.write([{ name: 'key:1', value: null }]));
+  await t.rejects(store.write([{ name: 'key:1', value: null }], 1));
 });

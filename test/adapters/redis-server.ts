@@ -27,12 +27,19 @@ export interface RedisServer {
   signal(signal: NodeJS.Signals): void;
 }
 
-interface Teardown {
+/** What is torn down when a test ends. */
+export interface Teardown {
   teardown(handler: () => unknown): void;
 }
 
+/** The certificate of a server that is spoken to over TLS, and over nothing else. */
+export interface ServerCertificate {
+  readonly cert: string;
+  readonly key: string;
+}
+
 /** A port that nobody uses at this moment. */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = net.createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
@@ -45,12 +52,14 @@ export async function startRedis(
   t: Teardown,
   settings: readonly string[] = [],
   args: readonly string[] = [],
+  certificate: ServerCertificate | null = null,
 ): Promise<RedisServer> {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-redis-'));
   const port = await freePort();
   const file = path.join(directory, 'redis.conf');
   const storage = args.includes('--sentinel') ? [] : ['save ""', 'appendonly no'];
-  const lines = [`port ${port}`, 'bind 127.0.0.1', ...storage, `dir ${directory}`, ...settings];
+  const listening = certificate === null ? [`port ${port}`] : await secureLines(directory, port, certificate);
+  const lines = [...listening, 'bind 127.0.0.1', ...storage, `dir ${directory}`, ...settings];
   await writeFile(file, `${lines.join('\n')}\n`);
   let server: ChildProcess;
   const start = async (): Promise<void> => {
@@ -71,7 +80,9 @@ export async function startRedis(
     await ended;
   };
   await start();
-  const client = new Redis({ port, host: '127.0.0.1', lazyConnect: true, retryStrategy: () => 20 });
+  const tls = certificate === null ? {} : { tls: { ca: certificate.cert } };
+  const host = certificate === null ? '127.0.0.1' : 'localhost';
+  const client = new Redis({ port, host, lazyConnect: true, retryStrategy: () => 20, ...tls });
   client.on('error', () => undefined);
   t.teardown(async () => {
     client.disconnect();
@@ -80,10 +91,20 @@ export async function startRedis(
   });
   return {
     port,
-    url: `redis://127.0.0.1:${port}`,
+    url: `${certificate === null ? 'redis' : 'rediss'}://127.0.0.1:${port}`,
     client,
     kill,
     restart: start,
     signal: (signal) => server.kill(signal),
   };
+}
+
+async function secureLines(directory: string, port: number, { cert, key }: ServerCertificate): Promise<string[]> {
+  const [certFile, keyFile] = [path.join(directory, 'cert.txt'), path.join(directory, 'key.txt')];
+  await writeFile(certFile, cert);
+  await writeFile(keyFile, key);
+  return [
+    ...['port 0', `tls-port ${port}`, 'tls-auth-clients no', 'tls-replication yes', 'tls-cluster yes'],
+    ...[`tls-cert-file ${certFile}`, `tls-key-file ${keyFile}`, `tls-ca-cert-file ${certFile}`],
+  ];
 }

@@ -49,6 +49,7 @@ async function open(
       url,
       sentinels,
       masterName: 'mymaster',
+      cluster: null,
       username,
       password,
       ca: null,
@@ -59,7 +60,8 @@ async function open(
     identity: { instanceId, environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => Date.now() },
     onMalformed: (storeKey) => malformed.push(storeKey),
-    onConnectionError: () => undefined,
+    onLost: () => undefined,
+    onFound: () => undefined,
   });
   const store = new RecordKeyStore(records);
   t.teardown(() => store.close());

@@ -35,6 +35,21 @@ t.test('what contradicts another option is refused', (t) => {
     ['keyStore: { redis: { sentinel: { servers: [] } } }', ['keyStore.redis.sentinel.servers: expected at least one']],
     ['keyStore: { redis: { sentinel: { servers: ["a:1", "[::1]:2"] } } }', []],
     ['keyStore: { redis: { url: "rediss://redis.example:6380/3" } }', []],
+    ['keyStore: { redis: { url: "rediss://any", cluster: ["a:1", "[::1]:2"] } }', []],
+    ['keyStore: { redis: { cluster: [] } }', ['keyStore.redis.cluster: expected at least one node']],
+    [
+      'keyStore: { redis: { cluster: ["a:1"], sentinel: { servers: ["b:2"] } } }',
+      ['keyStore.redis.cluster: is for another kind of Redis'],
+    ],
+    [
+      'keyStore: { redis: { cluster: ["a:1"], url: "redis://a/1" } }',
+      ['keyStore.redis.url: selects a database, and a Cluster has but one'],
+    ],
+    [
+      'keyStore: { redis: { cluster: ["a:1"], prefix: "{mg}:" } }',
+      ['keyStore.redis.prefix: would put every record into one slot'],
+    ],
+    ['keyStore: { redis: { prefix: "{mg}:" } }', []],
     ['keyStore: { redis: { url: "redis://redis.example/name" } }', ['keyStore.redis.url: expected redis://']],
     ['keyStore: { redis: { url: "redis://a:99999" } }', ['keyStore.redis.url: expected redis://']],
   ];

@@ -30,6 +30,13 @@ export class MemoryRecordsStore implements RecordsStore {
     });
   }
 
+  /** False where a part of it was emptied, or went back. */
+  whole = true;
+
+  isWhole(): Promise<boolean> {
+    return Promise.resolve(this.whole);
+  }
+
   async write(entries: readonly StoreEntry[]): Promise<void> {
     await this.onWrite(entries);
     return this.#do('write', (isWhole) => {

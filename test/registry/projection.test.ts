@@ -277,7 +277,7 @@ t.test(
     }
     t.same(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
     await until(() => time.untilNext !== null);
-    t.equal(logged.length, 10);
+    t.equal(logged.length, 1, 'an outage is told of once, and not for each attempt');
 
     const failed = store.calls.length;
     await createMerchant(context, 'test', { name: 'x' });
@@ -330,6 +330,13 @@ onEachDatabase('a store that has lost the last changes gets them again', async (
   await one.run();
   t.same(await differences(database, store), []);
   t.equal(store.revision, await context.revision());
+
+  store.records.clear();
+  for (const [name, record] of before) store.records.set(name, record);
+  store.whole = false; // a part of it went back, though the revision did not
+  await one.run();
+  t.same(await differences(database, store), []);
+  store.whole = true;
 
   const writes = store.calls.filter((call) => call === 'write').length;
   await one.run();

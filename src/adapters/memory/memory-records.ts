@@ -69,6 +69,10 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
+  isWhole(): Promise<boolean> {
+    return Promise.resolve(true);
+  }
+
   write(entries: readonly StoreEntry[]): Promise<void> {
     for (const { name, value } of entries) {
       if (value === null) this.#remove(`mg:${name}`);

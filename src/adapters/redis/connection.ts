@@ -1,13 +1,22 @@
 import { Redis } from 'ioredis';
+import type { RedisOptions } from 'ioredis';
+
+/** A server by its name or address. */
+export interface HostAndPort {
+  readonly host: string;
+  readonly port: number;
+}
 
 /** Where Redis is and who we are to it. */
 export interface RedisAddress {
   /** `redis://host:port/db` or, with TLS, `rediss://…`. */
   readonly url: string;
   /** Servers of a Sentinel set-up; null: the URL names the server itself. */
-  readonly sentinels: readonly { readonly host: string; readonly port: number }[] | null;
+  readonly sentinels: readonly HostAndPort[] | null;
   /** The name that the sentinels know the master by. */
   readonly masterName: string;
+  /** Some nodes of a Cluster, which know the others; null: it is none. */
+  readonly cluster: readonly HostAndPort[] | null;
   /** User of an access control list; null: the default user. */
   readonly username: string | null;
   readonly password: string | null;
@@ -26,17 +35,51 @@ const longestRetryMilliseconds = 1_000;
  */
 export function connectRedis(address: RedisAddress, onError: (error: Error) => void): Redis {
   const url = new URL(address.url);
-  const secure = url.protocol === 'rediss:';
-  // The server's name is checked against its certificate; behind Sentinel it is the sentinels' word.
-  const tls = secure ? { rejectUnauthorized: true, ...(address.ca === null ? {} : { ca: address.ca }) } : undefined;
-  return new Redis({
+  return open(address, onError, {
     ...(address.sentinels === null
       ? { host: hostOf(url), port: Number(url.port || 6379) }
-      : { sentinels: [...address.sentinels], name: address.masterName, enableTLSForSentinelMode: secure }),
+      : { sentinels: [...address.sentinels], name: address.masterName, enableTLSForSentinelMode: isSecure(address) }),
     db: Number(url.pathname.slice(1) || 0),
+  });
+}
+
+/** Opens a connection to one node of a Cluster, which comes back by itself until it is closed. */
+export function connectNode(
+  address: RedisAddress,
+  { host, port }: HostAndPort,
+  onError: (error: Error) => void,
+): Redis {
+  return open(address, onError, { host, port });
+}
+
+/** Opens a connection to one node of a Cluster for a single question: it is tried once, when `connect()` is called. */
+export function connectNodeOnce(
+  address: RedisAddress,
+  { host, port }: HostAndPort,
+  onError: (error: Error) => void,
+): Redis {
+  return open(address, onError, { host, port, lazyConnect: true, retryStrategy: null });
+}
+
+/** Whether Redis is spoken to over TLS. */
+export function isSecure({ url }: RedisAddress): boolean {
+  return new URL(url).protocol === 'rediss:';
+}
+
+type Where = Pick<
+  RedisOptions,
+  'host' | 'port' | 'db' | 'sentinels' | 'name' | 'enableTLSForSentinelMode' | 'lazyConnect' | 'retryStrategy'
+>;
+
+function open(address: RedisAddress, onError: (error: Error) => void, where: Where): Redis {
+  // The server's name is checked against its certificate; behind Sentinel it is the sentinels' word, in a Cluster the nodes'.
+  const tls = isSecure(address)
+    ? { rejectUnauthorized: true, ...(address.ca === null ? {} : { ca: address.ca }) }
+    : null;
+  return new Redis({
     ...(address.username === null ? {} : { username: address.username }),
     ...(address.password === null ? {} : { password: address.password }),
-    ...(tls === undefined ? {} : { tls }),
+    ...(tls === null ? {} : { tls }),
     protocol: 2, // ioredis drops RESP3's invalidation notices without a word
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
@@ -46,6 +89,7 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
     connectTimeout: connectTimeoutMilliseconds,
     retryStrategy: (attempt) => Math.min(attempt * 50, longestRetryMilliseconds),
     disableClientInfo: true,
+    ...where,
   }).on('error', onError);
 }
 

@@ -1,10 +1,6 @@
-import type { Redis } from 'ioredis';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
 import type { LiveGateway } from '../../registry/ports.js';
-import { InvalidationListener } from './invalidation-listener.js';
-import type { RecordNames } from './record-names.js';
-import { scanNames } from './scan-names.js';
 
 /** No registry ever counts so far; a higher revision is a damaged record, and the registry would take it for its own. */
 const highestRevision = 2 ** 50;
@@ -19,37 +15,49 @@ const acknowledgement = Compile(
   }),
 );
 
+/** Where acknowledgements are, and whether it is heard when one is written. */
+export interface DirectorySource {
+  readonly hearing: boolean;
+  /** Between two looks at the same number nothing was missed. */
+  readonly epoch: number;
+  /** Resolves when everything has been heard of that was written before. */
+  catchUp(): Promise<void>;
+  /** The names of all acknowledgements; one that comes or goes meanwhile may be left out. */
+  names(): AsyncIterable<string>;
+  /** In the order of the names; null for one that is not there any more. */
+  read(names: readonly string[]): Promise<readonly (string | null)[]>;
+}
+
 /**
  * The gateways that live. Redis tells of each acknowledgement as it is written, so that nobody has to look through a
  * million records for a handful of gateways, and yet none that lives is overlooked.
  */
 export class GatewayDirectory {
-  readonly #redis: Redis;
-  readonly #names: RecordNames;
-  readonly #listener: InvalidationListener;
+  readonly #source: DirectorySource;
   readonly #known = new Set<string>();
   #complete = false;
 
-  /** @param listening a connection of its own, for the notices */
-  constructor(redis: Redis, listening: Redis, names: RecordNames) {
-    this.#redis = redis;
-    this.#names = names;
-    this.#listener = new InvalidationListener(listening, [names.gateway('')], {
-      onChanged: (changed) => {
-        for (const name of changed) this.#known.add(name);
-      },
-      onEverythingChanged: () => (this.#complete = false),
-      onDeaf: () => (this.#complete = false),
-    });
+  constructor(source: DirectorySource) {
+    this.#source = source;
+  }
+
+  /** These acknowledgements were written, or taken back. */
+  heard(names: readonly string[]): void {
+    for (const name of names) this.#known.add(name);
+  }
+
+  /** Some may have been written that were not heard of. */
+  missed(): void {
+    this.#complete = false;
   }
 
   /** Every gateway whose acknowledgement stands at this moment. One that cannot be read counts as having none. */
   async list(): Promise<LiveGateway[]> {
-    if (this.#listener.hearing) await this.#listener.catchUp();
+    if (this.#source.hearing) await this.#source.catchUp();
     if (!this.#complete) await this.#lookThrough();
     const names = [...this.#known];
     if (names.length === 0) return [];
-    const texts = await this.#redis.mget(names);
+    const texts = await this.#source.read(names);
     return names.flatMap((name, index) => {
       const text = texts[index] ?? null;
       if (text === null) this.#known.delete(name);
@@ -59,10 +67,10 @@ export class GatewayDirectory {
   }
 
   async #lookThrough(): Promise<void> {
-    const { epoch, hearing } = this.#listener;
-    for await (const name of scanNames(this.#redis, this.#names.gateway(''))) this.#known.add(name);
+    const { epoch, hearing } = this.#source;
+    for await (const name of this.#source.names()) this.#known.add(name);
     // What was written while nothing could be heard may have been missed; then the next call looks again.
-    this.#complete = hearing && this.#listener.hearing && this.#listener.epoch === epoch;
+    this.#complete = hearing && this.#source.hearing && this.#source.epoch === epoch;
   }
 }
 

@@ -1,8 +1,8 @@
-import type { Redis } from 'ioredis';
 import type { Clock } from '../../gateway/ports.js';
 import type { Environment } from '../../policy/key-format.js';
-import type { InvalidationListener } from './invalidation-listener.js';
+import type { Outage } from './outage.js';
 import type { RecordNames } from './record-names.js';
+import type { RecordsLink } from './records-link.js';
 import { StoreState } from './store-state.js';
 
 /** Who acknowledges. */
@@ -16,8 +16,8 @@ export interface GatewayIdentity {
 
 /** What a heartbeat is made of. */
 export interface HeartbeatOptions {
-  readonly redis: Redis;
-  readonly listener: InvalidationListener;
+  readonly link: RecordsLink;
+  readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;
   readonly clock: Clock;
@@ -42,6 +42,8 @@ export class Heartbeat {
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
   #knownTrue = { wall: -Infinity, monotonic: -Infinity };
+  /** When a beat last succeeded, or the first one could have begun. */
+  #goodAt = performance.now();
   #answers = false;
   #closed = false;
 
@@ -50,7 +52,6 @@ export class Heartbeat {
     this.#timer = setInterval(() => {
       if (this.#running === null) void this.beat();
     }, everyMilliseconds).unref();
-    options.redis.on('ready', () => void this.beat());
   }
 
   /** Milliseconds since everything held was known to be true. By a clock that was set back that was never. */
@@ -61,9 +62,7 @@ export class Heartbeat {
 
   /** Whether what is held can be believed without asking. */
   get fresh(): boolean {
-    return (
-      this.#options.listener.hearing && this.#state.generation !== null && this.sinceKnownTrue <= freshMilliseconds
-    );
+    return this.#options.link.hearing && this.#state.generation !== null && this.sinceKnownTrue <= freshMilliseconds;
   }
 
   /** Whether Redis answered the newest beat. Where it did not, asking would cost a request time and bring nothing. */
@@ -98,7 +97,8 @@ export class Heartbeat {
 
   /** Tries to be fresh again, in bounded time; where it is known that this cannot be, at once. */
   async catchUp(): Promise<void> {
-    if (this.#answers && this.#options.listener.hearing) await this.beat();
+    await this.#running;
+    if (!this.fresh && this.#answers && this.#options.link.hearing) await this.beat();
   }
 
   /** Takes nothing for granted any more until the next beat. */
@@ -112,28 +112,40 @@ export class Heartbeat {
     this.#closed = true;
     clearInterval(this.#timer);
     await this.#running;
-    const { redis, names, identity } = this.#options;
-    await redis.del(names.gateway(identity.instanceId)).catch(() => undefined);
+    const { link, names, identity } = this.#options;
+    await link.remove(names.gateway(identity.instanceId)).catch(() => undefined);
   }
 
   async #beat(): Promise<void> {
-    const { redis, listener, names, identity, clock, maxStaleMilliseconds } = this.#options;
-    const [wall, monotonic, epoch] = [clock.now(), performance.now(), listener.epoch];
+    const { link, names, identity, clock, maxStaleMilliseconds } = this.#options;
+    const [wall, monotonic, epoch] = [clock.now(), performance.now(), link.epoch];
     let answered = false;
     try {
-      const [meta, newest] = await Promise.all([redis.get(names.meta), redis.get(names.revision)]);
+      const [meta, newest] = await link.readState();
       answered = true;
       const revision = this.#state.accept(meta, newest);
-      if (this.#state.reason !== null) return;
-      await listener.catchUp();
+      const { reason, acceptedGeneration: generation } = this.#state;
+      if (meta === null || generation === null) {
+        this.#report(reason);
+        return;
+      }
+      await link.catchUp(meta, generation);
       // It lives as long as this gateway might serve what it holds: whoever is not listed serves nothing old.
       const lifetime = maxStaleMilliseconds + freshMilliseconds + marginMilliseconds;
-      await redis.set(names.gateway(identity.instanceId), JSON.stringify({ revision, ...identity }), 'PX', lifetime);
-      if (listener.epoch === epoch) this.#knownTrue = { wall, monotonic };
-    } catch {
-      // The connections tell why; here it only counts that nothing new is known to be true.
+      await link.put(names.gateway(identity.instanceId), JSON.stringify({ revision, ...identity }), lifetime);
+      if (link.epoch === epoch) this.#knownTrue = { wall, monotonic };
+      this.#goodAt = monotonic;
+      this.#report(link.partLost);
+    } catch (error) {
+      // A single beat that fails is not an outage yet, unless a connection tells of one.
+      if (performance.now() - this.#goodAt > freshMilliseconds) this.#report(String(error));
     } finally {
       this.#answers = answered;
     }
+  }
+
+  #report(problem: string | null): void {
+    if (problem === null) this.#options.outage.recovered();
+    else this.#options.outage.failed(new Error(problem));
   }
 }

@@ -3,11 +3,15 @@ export class RecordNames {
   readonly #prefix: string;
   readonly meta: string;
   readonly revision: string;
+  /** In a Cluster: which slot was changed when, at the master of the revision. */
+  readonly changedSlots: string;
 
+  /** @param prefix without braces, where it is for a Cluster: they would put every record into one slot */
   constructor(prefix: string) {
     this.#prefix = prefix;
     this.meta = `${prefix}meta`;
     this.revision = `${prefix}revision`;
+    this.changedSlots = `${prefix}changed:{${this.revision}}`;
   }
 
   key(lookupId: string): string {
@@ -20,6 +24,11 @@ export class RecordNames {
 
   gateway(instanceId: string): string {
     return `${this.#prefix}gateway:${instanceId}`;
+  }
+
+  /** In a Cluster: what a slot says of itself. */
+  slotMarker(tag: string): string {
+    return `${this.#prefix}slot:{${tag}}`;
   }
 
   /** Prefixes of everything whose change a gateway has to hear of; not of what gateways write themselves. */

@@ -1,15 +1,18 @@
 import type { Redis } from 'ioredis';
-import { MalformedRecord, parseMetaRecord } from '../../gateway/records.js';
 import type { LiveGateway, MetaRecord, RecordsStore, StoreEntry } from '../../registry/ports.js';
 import { connectRedis } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { GatewayDirectory } from './gateway-directory.js';
+import { InvalidationListener } from './invalidation-listener.js';
+import { Outage } from './outage.js';
+import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
 import { scanNames } from './scan-names.js';
+import { usableMetaRecord } from './store-state.js';
 
 const entriesAtATime = 500;
 
-/** The gateways' store, as the registry writes it. */
+/** The gateways' store on one server, or on that which the sentinels name, as the registry writes it. */
 export class RedisRecordsStore implements RecordsStore {
   readonly #redis: Redis;
   readonly #listening: Redis;
@@ -17,23 +20,49 @@ export class RedisRecordsStore implements RecordsStore {
   readonly #names: RecordNames;
   readonly #directory: GatewayDirectory;
 
-  /** @param onConnectionError told of each failure of a connection */
-  constructor(address: RedisAddress, prefix: string, onConnectionError: (error: Error) => void) {
+  constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
     this.#prefix = prefix;
     this.#names = new RecordNames(prefix);
-    this.#redis = connectRedis(address, onConnectionError);
-    this.#listening = connectRedis(address, onConnectionError);
-    this.#directory = new GatewayDirectory(this.#redis, this.#listening, this.#names);
+    const outage = new Outage(events);
+    const [redis, listening] = [connectRedis(address, outage.failed), connectRedis(address, outage.failed)];
+    for (const one of [redis, listening]) {
+      one.on('ready', () => {
+        if (redis.status === 'ready' && listening.status === 'ready') outage.recovered();
+      });
+    }
+    const gateways = this.#names.gateway('');
+    const listener = new InvalidationListener(listening, [gateways], {
+      onChanged: (names) => {
+        this.#directory.heard(names);
+      },
+      onEverythingChanged: () => {
+        this.#directory.missed();
+      },
+      onDeaf: () => {
+        this.#directory.missed();
+      },
+    });
+    this.#directory = new GatewayDirectory({
+      get hearing() {
+        return listener.hearing;
+      },
+      get epoch() {
+        return listener.epoch;
+      },
+      catchUp: () => listener.catchUp(),
+      names: () => scanNames(redis, gateways),
+      read: (names) => redis.mget([...names]),
+    });
+    [this.#redis, this.#listening] = [redis, listening];
   }
 
   async readMeta(): Promise<MetaRecord | null> {
-    const text = await this.#redis.get(this.#names.meta);
-    try {
-      return text === null ? null : parseMetaRecord(JSON.parse(text));
-    } catch (error) {
-      if (error instanceof MalformedRecord || error instanceof SyntaxError) return null;
-      throw error;
-    }
+    return usableMetaRecord(await this.#redis.get(this.#names.meta));
+  }
+
+  /** A server is emptied, or goes back, as a whole: the meta record and the revision tell. */
+  isWhole(): Promise<boolean> {
+    return Promise.resolve(true);
   }
 
   async writeMeta(meta: MetaRecord): Promise<void> {

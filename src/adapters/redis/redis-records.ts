@@ -1,20 +1,23 @@
-import type { Redis } from 'ioredis';
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import type { Clock, RecordRead, Records } from '../../gateway/ports.js';
 import { compileKeyRecord, compileMerchantRecord, MalformedRecord } from '../../gateway/records.js';
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
 import { RecordCache } from '../cache/record-cache.js';
 import type { CacheLimits } from '../cache/record-cache.js';
-import { connectRedis } from './connection.js';
+import { SlotMoved } from './cluster/cluster-calls.js';
+import { ClusterLink } from './cluster/cluster-link.js';
 import type { RedisAddress } from './connection.js';
 import { Heartbeat } from './heartbeat.js';
 import type { GatewayIdentity } from './heartbeat.js';
-import { InvalidationListener } from './invalidation-listener.js';
+import { Outage } from './outage.js';
+import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
-import { generationOf } from './store-state.js';
+import { StoreUnseeded } from './records-link.js';
+import type { LinkEvents, RecordsLink } from './records-link.js';
+import { ServerLink } from './server-link.js';
 
 /** What the records in Redis are read with. */
-export interface RedisRecordsOptions {
+export interface RedisRecordsOptions extends OutageEvents {
   readonly address: RedisAddress;
   readonly prefix: string;
   readonly cache: CacheLimits;
@@ -22,14 +25,11 @@ export interface RedisRecordsOptions {
   readonly clock: Clock;
   /** Told of a record that cannot be used: its name and what is wrong with it. */
   readonly onMalformed: (storeKey: string, problem: string) => void;
-  /** Told of each failure of a connection. */
-  readonly onConnectionError: (error: Error) => void;
 }
 
 /** The contract's records in Redis, held in memory for as long as they are known to be true. */
 export class RedisRecords implements Records {
-  readonly #redis: Redis;
-  readonly #listening: Redis;
+  readonly #link: RecordsLink;
   readonly #names: RecordNames;
   readonly #heartbeat: Heartbeat;
   readonly #keys: RecordCache<CompiledKey>;
@@ -40,9 +40,8 @@ export class RedisRecords implements Records {
     const { address, cache, clock, identity } = options;
     this.#names = new RecordNames(options.prefix);
     this.#onMalformed = options.onMalformed;
-    this.#redis = connectRedis(address, options.onConnectionError);
-    this.#listening = connectRedis(address, options.onConnectionError);
-    const listener = new InvalidationListener(this.#listening, this.#names.tracked, {
+    const outage = new Outage(options);
+    const events: LinkEvents = {
       onChanged: (names) => {
         this.#keys.drop(names);
         this.#merchants.drop(names);
@@ -58,10 +57,12 @@ export class RedisRecords implements Records {
         this.#keys.becomeStale();
         this.#merchants.becomeStale();
       },
-    });
+      onReady: () => void this.#heartbeat.beat(),
+    };
+    this.#link = new (address.cluster === null ? ServerLink : ClusterLink)(address, this.#names, events, outage.failed);
     this.#heartbeat = new Heartbeat({
-      redis: this.#redis,
-      listener,
+      link: this.#link,
+      outage,
       names: this.#names,
       identity,
       clock,
@@ -85,34 +86,39 @@ export class RedisRecords implements Records {
 
   async close(): Promise<void> {
     await this.#heartbeat.close();
-    this.#redis.disconnect();
-    this.#listening.disconnect();
+    this.#link.close();
   }
 
   async #read<Compiled>(
     name: string,
     compile: (value: unknown) => Compiled,
   ): Promise<Compiled | KeyStoreUnavailable | null> {
+    const text = await this.#text(name);
+    return text === null ? null : this.#compile(name, text, compile);
+  }
+
+  async #text(name: string): Promise<string | null> {
+    try {
+      return await this.#ask(name);
+    } catch (error) {
+      if (error instanceof StoreUnseeded) this.#heartbeat.doubt();
+      if (!(error instanceof SlotMoved)) throw error;
+      await this.#heartbeat.beat();
+      return this.#ask(name);
+    }
+  }
+
+  async #ask(name: string): Promise<string | null> {
     if (!this.#heartbeat.answers) throw new KeyStoreUnavailable('Redis does not answer');
     const { generation } = this.#heartbeat;
     if (generation === null)
       throw new KeyStoreUnavailable(this.#heartbeat.reason ?? 'it is not known whether the store is seeded');
-    const text = await this.#get(name);
-    if (text !== null) return this.#compile(name, text, compile);
-    await this.#requireSeeded(generation);
-    return null;
-  }
-
-  /** That a record is not there is an answer only if the store was seeded all the while, and with the same records. */
-  async #requireSeeded(generation: string): Promise<void> {
-    const meta = await this.#get(this.#names.meta);
     try {
-      if (generationOf(meta) === generation) return;
+      return await this.#link.read(name, generation);
     } catch (error) {
-      if (!(error instanceof MalformedRecord)) throw error;
+      if (error instanceof KeyStoreUnavailable) throw error;
+      throw new KeyStoreUnavailable('Redis could not be asked', { cause: error });
     }
-    this.#heartbeat.doubt();
-    throw new KeyStoreUnavailable('the store was not seeded all the while');
   }
 
   #compile<Compiled>(
@@ -126,14 +132,6 @@ export class RedisRecords implements Records {
       if (!(error instanceof MalformedRecord)) throw error;
       this.#onMalformed(name, error.message);
       return new KeyStoreUnavailable(error.message, { cause: error });
-    }
-  }
-
-  async #get(name: string): Promise<string | null> {
-    try {
-      return await this.#redis.get(name);
-    } catch (error) {
-      throw new KeyStoreUnavailable('Redis could not be asked', { cause: error });
     }
   }
 }

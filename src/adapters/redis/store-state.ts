@@ -19,7 +19,12 @@ export class StoreState {
 
   /** The generation of the records; null while nothing can be decided, or that is in doubt. */
   get generation(): string | null {
-    return this.#reason === null && !this.#doubted ? this.#generation : null;
+    return this.#doubted ? null : this.acceptedGeneration;
+  }
+
+  /** The generation of the records when the store was last asked; null where nothing could be decided then. */
+  get acceptedGeneration(): string | null {
+    return this.#reason === null ? this.#generation : null;
   }
 
   /**
@@ -57,10 +62,28 @@ export class StoreState {
  * @throws MalformedRecord where there is no such record, or one that cannot be used
  */
 export function generationOf(meta: string | null): string {
+  return readMetaRecord(meta).generation;
+}
+
+/**
+ * A meta record as it is stored.
+ * @throws MalformedRecord where there is none, or one that cannot be used
+ */
+function readMetaRecord(meta: string | null): ReturnType<typeof parseMetaRecord> {
   if (meta === null) throw new MalformedRecord('the store is not seeded: it has no meta record');
   try {
-    return parseMetaRecord(JSON.parse(meta)).generation;
+    return parseMetaRecord(JSON.parse(meta));
   } catch (error) {
     throw new MalformedRecord('the meta record of the store cannot be used', { cause: error });
+  }
+}
+
+/** A meta record as it is stored; null where there is none, or one that cannot be used. */
+export function usableMetaRecord(meta: string | null): ReturnType<typeof parseMetaRecord> | null {
+  try {
+    return readMetaRecord(meta);
+  } catch (error) {
+    if (error instanceof MalformedRecord) return null;
+    throw error;
   }
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { MemoryRecords } from '../../adapters/memory/memory-records.js';
-import { RedisRecordsStore } from '../../adapters/redis/redis-records-store.js';
+import { openRecordsStore } from '../../adapters/redis/open-records-store.js';
 import type { Config } from '../../config/schema.js';
 import type { Records } from '../../gateway/ports.js';
 import type { RecordsStore } from '../../registry/ports.js';
@@ -10,6 +10,7 @@ import type { RunningRegistry } from '../../registry/start-registry.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { openRecords, readPepper } from '../open-ports.js';
 import { redisAddressOf } from '../redis-address.js';
+import { redisOutageLog } from '../redis-outage-log.js';
 import { systemClock, systemTimers } from '../system-clock.js';
 
 /** A registry in the process of the gateway that reads its records. */
@@ -54,9 +55,7 @@ async function openBothSides(
 ): Promise<{ store: RecordsStore; records: Records; close: () => Promise<void> }> {
   if (config.keyStore.kind === 'redis') {
     const { redis } = config.keyStore;
-    const store = new RedisRecordsStore(await redisAddressOf(redis), redis.prefix, (error) => {
-      log.warn({ err: error }, 'a connection to Redis failed; it is tried again');
-    });
+    const store = openRecordsStore(await redisAddressOf(redis), redis.prefix, redisOutageLog(log));
     return { store, records: await openRecords(config, log), close: () => store.close() };
   }
   const memory = new MemoryRecords({}, undefined, {

@@ -1,22 +1,22 @@
 import Type from 'typebox';
 import { line, nullable, optionalFile, section } from './option.js';
 
+const server = (example: string) =>
+  Type.String({
+    pattern: '^(?:[A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5}$',
+    expects: 'host:port',
+    examples: [example],
+  });
+
 const sentinel = section(
   {
     masterName: line({ default: 'mymaster', description: 'The name that the sentinels know the master by.' }),
-    servers: Type.Array(
-      Type.String({
-        pattern: '^(?:[A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5}$',
-        expects: 'host:port',
-        examples: ['sentinel-0.example:26379'],
-      }),
-      {
-        maxItems: 32,
-        description: 'The sentinels.',
-        expects: 'a list of host:port',
-        examples: [['sentinel-0.example:26379']],
-      },
-    ),
+    servers: Type.Array(server('sentinel-0.example:26379'), {
+      maxItems: 32,
+      description: 'The sentinels.',
+      expects: 'a list of host:port',
+      examples: [['sentinel-0.example:26379']],
+    }),
   },
   { description: '' },
 );
@@ -29,7 +29,7 @@ const redis = section(
       default: 'redis://127.0.0.1:6379',
       description:
         'Server, as redis://host:port or, with TLS, rediss://host:port; /number after it selects a database. With ' +
-        'sentinel only its scheme and its database count.',
+        'sentinel only its scheme and its database count, with cluster only its scheme.',
       expects: 'redis:// or rediss://, a host and no user or password (those are options of their own)',
     }),
     prefix: line({ default: 'mg:', description: 'Put in front of the name of every record.' }),
@@ -37,6 +37,11 @@ const redis = section(
     passwordFile: optionalFile('File with the password. null: none.'),
     caFile: optionalFile('PEM file of the authority that signed the certificate, for rediss://. null: public ones.'),
     sentinel: nullable(sentinel, { description: 'The sentinels that know which server is the master. null: none.' }),
+    cluster: nullable(Type.Array(server('redis-0.example:6379'), { maxItems: 32, expects: 'a list of host:port' }), {
+      description:
+        'Some nodes of a Redis Cluster, through which the others are found. null: it is no Cluster. Over TLS nodes ' +
+        'are connected to, and checked, by the name that they announce (cluster-announce-hostname), or else by address.',
+    }),
     commandTimeoutMilliseconds: Type.Integer({
       minimum: 10,
       maximum: 10_000,

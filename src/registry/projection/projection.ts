@@ -42,9 +42,11 @@ export class Projection {
     const { database, store } = this.#options;
     if (!(await this.#lease.take())) return;
     const meta = await store.readMeta();
+    const keepsAll = await store.isWhole();
     if (!this.#isContinued || meta === null) await this.#continueHistory();
     const history = await readHistory(database);
-    const isWhole = meta?.generation === history.generation && !(await this.#hasLostChanges(history.revision));
+    const isOurs = meta?.generation === history.generation;
+    const isWhole = isOurs && keepsAll && !(await this.#hasLostChanges(history.revision));
     if (!isWhole && !(await this.#rebuild(history))) return;
     await this.#drain();
   }
@@ -74,7 +76,7 @@ export class Projection {
       if (shouldStop() || !(await this.#lease.take())) return false;
       const batch = await oldestChanges(database);
       if (batch === null) return true;
-      await store.write(await currentRecords(database, batch.names));
+      await store.write(await currentRecords(database, batch.names), batch.revision);
       await this.#publish(batch.revision);
       if (!(await this.#lease.finish(batch, (transaction) => removeChanges(transaction, batch.revision)))) return false;
     }
@@ -87,7 +89,7 @@ export class Projection {
   async #rebuild({ generation, revision }: { generation: string; revision: number }): Promise<boolean> {
     const { database, store, clock } = this.#options;
     for await (const entries of storedPages(database)) {
-      await store.write(entries);
+      await store.write(entries, null);
       if (
         !(await this.#keep(
           entries.map(({ name }) => name),
@@ -97,11 +99,13 @@ export class Projection {
         return false;
     }
     for await (const names of strangeNames(database, store)) {
-      if (names.length > 0) await store.write(names.map((name) => ({ name, value: null })));
+      const gone = names.map((name) => ({ name, value: null }));
+      if (gone.length > 0) await store.write(gone, null);
       if (!(await this.#keep(names, revision))) return false;
     }
     await this.#publish(revision);
-    await store.writeMeta({ version: 1, generation, projectedAt: new Date(clock.now()).toISOString() });
+    const projectedAt = new Date(clock.now()).toISOString();
+    await store.writeMeta({ version: 1, generation, projectedAt }, this.#published);
     return true;
   }
 

@@ -88,8 +88,11 @@ export class Projector {
       if (this.#failures > 0) this.#logger?.info({ failures: this.#failures }, 'records are projected again');
       this.#failures = 0;
     } catch (error) {
+      // Told once: an outage of an hour is thousands of attempts.
+      if (this.#failures === 0) {
+        this.#logger?.warn({ err: error }, 'records could not be projected; it is tried again until they are');
+      }
       this.#failures += 1;
-      this.#logger?.warn({ err: error, failures: this.#failures }, 'records could not be projected; it is tried again');
     }
   }
 

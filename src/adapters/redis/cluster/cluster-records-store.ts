@@ -1,0 +1,151 @@
+import type { LiveGateway, MetaRecord, RecordsStore, StoreEntry } from '../../../registry/ports.js';
+import type { RedisAddress } from '../connection.js';
+import { GatewayDirectory } from '../gateway-directory.js';
+import { Outage } from '../outage.js';
+import type { OutageEvents } from '../outage.js';
+import { RecordNames } from '../record-names.js';
+import { scanNames } from '../scan-names.js';
+import { usableMetaRecord } from '../store-state.js';
+import { asText, callEach, callOne } from './cluster-calls.js';
+import { ClusterMasters } from './cluster-masters.js';
+import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
+
+/**
+ * The gateways' store on the masters of a Cluster, as the registry writes it: records, then the markers of their slots,
+ * then the index of changes, then, published, the revision. So whoever reads a revision finds in the index what was
+ * changed, and in the markers whether that is there still.
+ */
+export class ClusterRecordsStore implements RecordsStore {
+  readonly #masters: ClusterMasters;
+  readonly #proofs: SlotProofs;
+  readonly #prefix: string;
+  readonly #names: RecordNames;
+  readonly #directory: GatewayDirectory;
+  readonly #outage: Outage;
+  /** What the masters were when everything began to be written anew. */
+  #base = -1;
+
+  constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
+    this.#prefix = prefix;
+    this.#names = new RecordNames(prefix);
+    this.#outage = new Outage(events);
+    const masters = new ClusterMasters({
+      address,
+      prefixes: [this.#names.gateway('')],
+      onError: this.#outage.failed,
+      events: {
+        onChanged: (names) => {
+          this.#directory.heard(names);
+        },
+        onEverythingChanged: () => {
+          this.#directory.missed();
+        },
+        onDeaf: () => {
+          this.#directory.missed();
+        },
+        onReady: () => undefined,
+      },
+    });
+    this.#directory = new GatewayDirectory({
+      // An acknowledgement may be at a master that is not known yet, so nothing is said before all agree who they are.
+      hearing: true,
+      get epoch() {
+        return masters.epoch;
+      },
+      catchUp: async () => {
+        await this.#agree();
+        await masters.catchUp();
+      },
+      names: () => this.#scan(this.#names.gateway('')),
+      read: (names) => this.#read(names),
+    });
+    this.#masters = masters;
+    this.#proofs = new SlotProofs(masters, this.#names);
+    masters.agree().catch(() => undefined);
+  }
+
+  async readMeta(): Promise<MetaRecord | null> {
+    if (!this.#masters.hearing) await this.#agree();
+    return usableMetaRecord(await this.#get(this.#names.meta));
+  }
+
+  async isWhole(): Promise<boolean> {
+    await this.#agree();
+    this.#base = this.#masters.epoch;
+    const meta = await this.#get(this.#names.meta);
+    await this.#proofs.check(meta ?? '', usableMetaRecord(meta)?.generation ?? '');
+    return this.#proofs.missing === 0;
+  }
+
+  async writeMeta(meta: MetaRecord, revision: number): Promise<void> {
+    await this.#agree();
+    if (this.#masters.epoch !== this.#base) {
+      throw new Error('the masters of the Cluster are not those that the records were written to; it is begun anew');
+    }
+    await this.#proofs.seal({ generation: meta.generation, revision });
+    const name = this.#names.changedSlots;
+    // Both or none: without the index nobody could tell what a slot lacks.
+    const index = "redis.call('DEL', KEYS[1]) redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])";
+    await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(revision), everySlot] });
+    await this.#set(this.#names.meta, JSON.stringify(meta));
+  }
+
+  async write(entries: readonly StoreEntry[], change: number | null): Promise<void> {
+    if (!this.#masters.hearing) await this.#agree();
+    const calls = entries.map(({ name: short, value }) => {
+      const name = this.#prefix + short;
+      return { name, command: value === null ? ['DEL', name] : ['SET', name, JSON.stringify(value)] };
+    });
+    await callEach(this.#masters, calls);
+    if (change === null || calls.length === 0) return;
+    const slots = slotsOf(calls.map(({ name }) => name));
+    await this.#proofs.advance(slots, change);
+    const scores = slots.flatMap((slot) => [String(change), String(slot)]);
+    const name = this.#names.changedSlots;
+    await callOne(this.#masters, { name, command: ['ZADD', name, 'GT', ...scores] });
+  }
+
+  async readRevision(): Promise<number> {
+    const revision = Number(await this.#get(this.#names.revision));
+    return Number.isSafeInteger(revision) && revision > 0 ? revision : 0;
+  }
+
+  publishRevision(revision: number): Promise<void> {
+    return this.#set(this.#names.revision, String(revision));
+  }
+
+  gateways(): Promise<readonly LiveGateway[]> {
+    return this.#directory.list();
+  }
+
+  async *names(prefix: string): AsyncGenerator<string> {
+    for await (const name of this.#scan(this.#prefix + prefix)) yield name.slice(this.#prefix.length);
+  }
+
+  close(): Promise<void> {
+    this.#masters.close();
+    return Promise.resolve();
+  }
+
+  async #agree(): Promise<void> {
+    await this.#masters.agree();
+    this.#outage.recovered();
+  }
+
+  async *#scan(prefix: string): AsyncGenerator<string> {
+    for (const { commands } of this.#masters.all) yield* scanNames(commands, prefix);
+  }
+
+  async #read(names: readonly string[]): Promise<(string | null)[]> {
+    const calls = names.map((name) => ({ name, command: ['GET', name] }));
+    return (await callEach(this.#masters, calls)).map(asText);
+  }
+
+  async #get(name: string): Promise<string | null> {
+    return asText(await callOne(this.#masters, { name, command: ['GET', name] }));
+  }
+
+  async #set(name: string, text: string): Promise<void> {
+    await callOne(this.#masters, { name, command: ['SET', name, text] });
+  }
+}

@@ -1,0 +1,151 @@
+import type { RecordNames } from '../record-names.js';
+import { asText, callEach, callOne } from './cluster-calls.js';
+import type { ClusterMasters } from './cluster-masters.js';
+import { slotCount, slotOf, slotTags } from './hash-slots.js';
+import { parseSlotMarker, replaceMarker, slotMarkerText } from './slot-marker.js';
+import type { SlotMarker } from './slot-marker.js';
+
+/** In the index of changes: every slot was changed, by a rebuild. */
+export const everySlot = 'all';
+
+/**
+ * Which slots hold every change that was made in them. Changes are copied to replicas after they were confirmed, so a
+ * replica that is promoted may lack the last ones, a revocation perhaps; and one master may be emptied while the others
+ * are not. The index of changes, on one master, tells the newest change of each slot; the slot's marker, beside its
+ * records, tells up to which change it is complete.
+ */
+export class SlotProofs {
+  readonly #masters: ClusterMasters;
+  readonly #names: RecordNames;
+  readonly #markerNames: readonly string[];
+  readonly #texts = new Array<string | null>(slotCount).fill(null);
+  readonly #sessions = new Array<object | null>(slotCount).fill(null);
+  readonly #isWhole = new Uint8Array(slotCount);
+  readonly #needed = new Float64Array(slotCount);
+  #neededEverywhere = 0;
+  #newest = -1;
+  #generation: string | null = null;
+  #seed: string | null = null;
+
+  constructor(masters: ClusterMasters, names: RecordNames) {
+    this.#masters = masters;
+    this.#names = names;
+    this.#markerNames = slotTags().map((tag) => names.slotMarker(tag));
+  }
+
+  /** Whether nothing is missing in a slot, as far as was looked. */
+  isWhole(slot: number): boolean {
+    return this.#isWhole[slot] === 1 && this.#sessions[slot] === this.#masters.owner(slot).session;
+  }
+
+  /** How many slots lack something. */
+  get missing(): number {
+    return this.#isWhole.reduce((count, isWhole) => count - isWhole, slotCount);
+  }
+
+  markerName(slot: number): string {
+    return this.#markerNames[slot] ?? '';
+  }
+
+  /**
+   * Looks at every slot that may not be as it was: changed since, at another master, or emptied.
+   * @param seed the meta record as it stands; another one means that records were written anew
+   */
+  async check(seed: string, generation: string): Promise<void> {
+    if (seed !== this.#seed) this.#sessions.fill(null);
+    this.#seed = seed;
+    this.#begin(generation);
+    await this.#readIndex();
+    // Looked up before the answers come: what a master said before it was emptied does not count.
+    const sessions = Array.from({ length: slotCount }, (_, slot) => this.#masters.owner(slot).session);
+    const open = sessions.flatMap((session, slot) => (this.#sessions[slot] === session ? [] : [slot]));
+    const answers = await callEach(
+      this.#masters,
+      open.map((slot) => ({ name: this.markerName(slot), command: ['GET', this.markerName(slot)] })),
+    );
+    open.forEach((slot, index) => {
+      this.#accept(slot, asText(answers[index]), sessions[slot] ?? null);
+    });
+  }
+
+  /** Has whole slots say that they hold a change; of the others that is not known. */
+  async advance(slots: readonly number[], revision: number): Promise<void> {
+    const whole = slots.filter((slot) => this.isWhole(slot));
+    await this.#replace(whole, (held) => ({
+      generation: held?.generation ?? '',
+      revision: Math.max(held?.revision ?? 0, revision),
+    }));
+  }
+
+  /** Has every slot say that it holds everything up to a revision; for whoever has just written everything. */
+  async seal(marker: SlotMarker): Promise<void> {
+    this.#begin(marker.generation);
+    await this.#replace([...this.#texts.keys()], () => marker);
+  }
+
+  /** The numbers of another history are not comparable. */
+  #begin(generation: string): void {
+    if (generation === this.#generation) return;
+    this.#generation = generation;
+    this.#needed.fill(0);
+    [this.#neededEverywhere, this.#newest] = [0, -1];
+  }
+
+  async #replace(slots: readonly number[], next: (held: SlotMarker | null) => SlotMarker): Promise<void> {
+    const changes = slots.map((slot) => {
+      const before = this.#texts[slot] ?? null;
+      return { slot, before: before ?? '', after: slotMarkerText(next(parseSlotMarker(before))) };
+    });
+    const sessions = slots.map((slot) => this.#masters.owner(slot).session);
+    // Until it is known what became of it, nothing is known of the slot.
+    for (const slot of slots) this.#sessions[slot] = null;
+    const answers = await callEach(
+      this.#masters,
+      changes.map(({ slot, before, after }) => {
+        const name = this.markerName(slot);
+        return { name, command: ['EVAL', replaceMarker, '1', name, before, after] };
+      }),
+    );
+    changes.forEach(({ slot, after }, index) => {
+      if (answers[index] === 1) this.#accept(slot, after, sessions[index] ?? null);
+    });
+    if (answers.some((answer) => answer !== 1)) {
+      throw new Error('a part of the store has lost changes while it was written');
+    }
+  }
+
+  async #readIndex(): Promise<void> {
+    const name = this.#names.changedSlots;
+    const answer = await callOne(this.#masters, {
+      name,
+      command: ['ZRANGE', name, `(${this.#newest}`, '+inf', 'BYSCORE', 'WITHSCORES'],
+    });
+    const parts = Array.isArray(answer) ? answer.map(String) : [];
+    for (let at = 0; at + 1 < parts.length; at += 2) {
+      const [member = '', revision] = [parts[at], Number(parts[at + 1])];
+      if (!Number.isSafeInteger(revision)) continue;
+      this.#newest = Math.max(this.#newest, revision);
+      if (member === everySlot) {
+        this.#neededEverywhere = revision;
+        this.#sessions.fill(null);
+      }
+      const slot = Number(member);
+      if (!Number.isInteger(slot) || slot < 0 || slot >= slotCount) continue;
+      this.#needed[slot] = revision;
+      this.#sessions[slot] = null;
+    }
+  }
+
+  #accept(slot: number, text: string | null, session: object | null): void {
+    const marker = parseSlotMarker(text);
+    const needed = Math.max(this.#needed[slot] ?? 0, this.#neededEverywhere);
+    this.#texts[slot] = text;
+    this.#sessions[slot] = session;
+    this.#isWhole[slot] = marker?.generation === this.#generation && marker.revision >= needed ? 1 : 0;
+  }
+}
+
+/** The slots of some names, each once. */
+export function slotsOf(names: readonly string[]): number[] {
+  return [...new Set(names.map(slotOf))];
+}

@@ -1,0 +1,72 @@
+import type { Redis } from 'ioredis';
+import { MalformedRecord } from '../../gateway/records.js';
+import { connectRedis } from './connection.js';
+import type { RedisAddress } from './connection.js';
+import { InvalidationListener } from './invalidation-listener.js';
+import type { RecordNames } from './record-names.js';
+import { StoreUnseeded } from './records-link.js';
+import type { LinkEvents, RecordsLink } from './records-link.js';
+import { generationOf } from './store-state.js';
+
+/** The records on one server, or on that which the sentinels name. */
+export class ServerLink implements RecordsLink {
+  readonly partLost = null;
+  readonly #redis: Redis;
+  readonly #listening: Redis;
+  readonly #listener: InvalidationListener;
+  readonly #names: RecordNames;
+
+  constructor(address: RedisAddress, names: RecordNames, events: LinkEvents, onError: (error: Error) => void) {
+    this.#names = names;
+    this.#redis = connectRedis(address, onError);
+    this.#listening = connectRedis(address, onError);
+    this.#listener = new InvalidationListener(this.#listening, names.tracked, events);
+    this.#redis.on('ready', events.onReady);
+  }
+
+  get hearing(): boolean {
+    return this.#listener.hearing;
+  }
+
+  get epoch(): number {
+    return this.#listener.epoch;
+  }
+
+  readState(): Promise<[string | null, string | null]> {
+    return Promise.all([this.#redis.get(this.#names.meta), this.#redis.get(this.#names.revision)]);
+  }
+
+  catchUp(): Promise<void> {
+    return this.#listener.catchUp();
+  }
+
+  async read(name: string, generation: string): Promise<string | null> {
+    const text = await this.#redis.get(name);
+    if (text === null) await this.#requireSeeded(generation);
+    return text;
+  }
+
+  async put(name: string, text: string, lifetimeMilliseconds: number): Promise<void> {
+    await this.#redis.set(name, text, 'PX', lifetimeMilliseconds);
+  }
+
+  async remove(name: string): Promise<void> {
+    await this.#redis.del(name);
+  }
+
+  close(): void {
+    this.#redis.disconnect();
+    this.#listening.disconnect();
+  }
+
+  /** That a record is not there is an answer only if the store was seeded all the while, and with the same records. */
+  async #requireSeeded(generation: string): Promise<void> {
+    const meta = await this.#redis.get(this.#names.meta);
+    try {
+      if (generationOf(meta) === generation) return;
+    } catch (error) {
+      if (!(error instanceof MalformedRecord)) throw error;
+    }
+    throw new StoreUnseeded();
+  }
+}

@@ -1,0 +1,394 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import type { CacheLimits } from '../../src/adapters/cache/record-cache.js';
+import { slotCount, slotOf, slotTags } from '../../src/adapters/redis/cluster/hash-slots.js';
+import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import type { OpenedRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import type { StoreEntry } from '../../src/registry/ports.js';
+import { keyStoreContract, seededRecords } from './key-store-contract.js';
+import { startCluster, until } from './redis-cluster.js';
+import type { ClusterServer, TestCluster } from './redis-cluster.js';
+import { withoutRedis } from './redis-server.js';
+import type { Teardown } from './redis-server.js';
+
+const limits: CacheLimits = {
+  maxEntries: 1000,
+  maxAgeMilliseconds: 600_000,
+  unknownMaxEntries: 1000,
+  unknownMaxAgeMilliseconds: 600_000,
+  maxStaleMilliseconds: 60_000,
+};
+const meta = { version: 1, generation: '01CONTRACT', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
+const merchant = { ...(seededRecords['mg:merchant:m_1'] as object), revision: 1 };
+const quiet = { onLost: () => undefined, onFound: () => undefined };
+
+type Client = ClusterServer['client'];
+
+function addressOf({ nodes }: TestCluster, commandTimeoutMilliseconds: number) {
+  return {
+    ...{ url: 'redis://ignored:1', sentinels: null, masterName: '', username: null, password: null, ca: null },
+    cluster: nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+    commandTimeoutMilliseconds,
+  };
+}
+
+/** The store as a registry writes it, once its connections are there. */
+async function openStore(t: Teardown, cluster: TestCluster): Promise<OpenedRecordsStore> {
+  const store = openRecordsStore(addressOf(cluster, 5_000), 'mg:', quiet);
+  t.teardown(() => store.close());
+  await until(async () => {
+    await store.readMeta();
+    return true;
+  }, 'the store can be asked');
+  return store;
+}
+
+/** What a gateway does with its store, and what it told of outages. */
+function openGateway(t: Teardown, cluster: TestCluster, instanceId: string, cache: CacheLimits = limits) {
+  const told: string[] = [];
+  const records = new RedisRecords({
+    address: addressOf(cluster, 500),
+    prefix: 'mg:',
+    cache,
+    identity: { instanceId, environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
+    clock: { now: () => Date.now() },
+    onMalformed: () => undefined,
+    onLost: ({ message }) => told.push(`lost: ${message}`),
+    onFound: () => told.push('found'),
+  });
+  const store = new RecordKeyStore(records);
+  t.teardown(() => store.close());
+  return { store, told };
+}
+
+type Store = Pick<RecordKeyStore, 'find'>;
+
+/** The answer as a word, and where it came from. */
+async function ask(store: Store, lookupId: string): Promise<string> {
+  try {
+    const { credential, source } = await store.find(lookupId);
+    return credential === null ? `absent (${source})` : `${credential.keyStatus} (${source})`;
+  } catch (error) {
+    if (error instanceof KeyStoreUnavailable) return 'could not ask';
+    throw error;
+  }
+}
+
+const keyEntry = (lookupId: string, status: string, revision: number): StoreEntry => ({
+  name: `key:${lookupId}`,
+  value: {
+    ...{ keyId: `key_${lookupId.slice(0, 8)}`, merchantId: 'm_1', environment: 'live', status },
+    ...{ permissions: ['*'], expiresAt: null, revision },
+  },
+});
+
+/** Writes as a registry does that finds the store incomplete: everything, and then that it is complete. */
+async function rebuild(store: OpenedRecordsStore, entries: readonly StoreEntry[], revision: number): Promise<void> {
+  await store.isWhole();
+  await store.write([{ name: 'merchant:m_1', value: merchant }, ...entries], null);
+  await store.publishRevision(revision);
+  await store.writeMeta({ ...meta, projectedAt: new Date().toISOString() }, revision);
+}
+
+async function acknowledged(store: OpenedRecordsStore, instanceId: string): Promise<number> {
+  const gateways = await store.gateways();
+  return gateways.find((one) => one.instanceId === instanceId)?.revision ?? -1;
+}
+
+/** A look-up id of which some master has the record. */
+async function idAt(cluster: TestCluster, node: ClusterServer, salt: string): Promise<string> {
+  for (let count = 0; ; count += 1) {
+    const id = lookupIdOf(`svc_live_${salt}${count}`, null);
+    if ((await cluster.ownerOf(`mg:key:${id}`)).id === node.id) return id;
+  }
+}
+
+t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
+  const cluster = await startCluster(t);
+  const store = await openStore(t, cluster);
+  const masters = async (): Promise<ClusterServer[]> => {
+    const owners = await Promise.all([0, 5461, 10923].map((slot) => cluster.ownerOf(`{${slotTags()[slot] ?? ''}}`)));
+    return owners;
+  };
+
+  await t.test('names are hashed as Redis does it, and each slot has its tag', async (t) => {
+    const [{ client }] = cluster.nodes as [ClusterServer];
+    for (const name of ['', 'mg:meta', '123456789', 'a{b}c', 'a{}b', '{}', 'a}b{c}{d}', 'a{b', 'é{ü}', '{{x}}']) {
+      t.equal(slotOf(name), await client.call('CLUSTER', 'KEYSLOT', name), name);
+    }
+    t.same(
+      slotTags().map((tag) => slotOf(`mg:slot:{${tag}}`)),
+      Array.from({ length: slotCount }, (_, slot) => slot),
+    );
+    t.equal(slotOf('mg:changed:{mg:revision}'), slotOf('mg:revision'));
+  });
+
+  await t.test('a Cluster that was never seeded decides nothing, and a rebuild completes it', async (t) => {
+    const gateway = openGateway(t, cluster, 'unseeded');
+    await until(
+      () => Promise.resolve(gateway.store.unavailableReason()?.includes('not seeded') === true),
+      'not seeded',
+    );
+    t.equal(await ask(gateway.store, lookupIdOf('svc_live_nobody', null)), 'could not ask');
+    t.equal(await store.isWhole(), false);
+    await rebuild(store, [], 0);
+    t.equal(await store.isWhole(), true);
+    await until(
+      async () => (await ask(gateway.store, lookupIdOf('svc_live_nobody', null))).startsWith('absent'),
+      'seeded',
+    );
+  });
+
+  await t.test('it obeys the contract of key stores', async (t) => {
+    const clients = new Map<string, Client>();
+    const clientOf = async (name: string): Promise<Client> => {
+      const client = clients.get(name) ?? (await cluster.ownerOf(name)).client;
+      clients.set(name, client);
+      return client;
+    };
+    await clientOf('mg:meta');
+    let count = 0;
+    keyStoreContract(t, async (records) => {
+      await Promise.all([...clients].map(([name, client]) => client.del(name)));
+      for (const [name, value] of Object.entries(records))
+        await (await clientOf(name)).set(name, JSON.stringify(value));
+      const gateway = openGateway(t, cluster, `contract-${(count += 1)}`);
+      const hasAsked = ['Redis does not answer', 'it is not known yet whether the store is seeded'];
+      await until(() => {
+        const reason = gateway.store.unavailableReason();
+        return Promise.resolve(reason === null ? true : !hasAsked.includes(reason));
+      }, 'asked');
+      if (gateway.store.unavailableReason() === null) {
+        await until(async () => (await ask(gateway.store, 'probe')).endsWith('(cache)'), 'ready');
+      }
+      return { store: gateway.store, close: () => gateway.store.close() };
+    });
+  });
+
+  let revision = 10;
+  const ids = await Promise.all((await masters()).map((node) => idAt(cluster, node, 'each')));
+  const [first = '', second = '', third = ''] = ids;
+  const active = (): StoreEntry[] => ids.map((id) => keyEntry(id, 'ACTIVE', revision));
+  const change = async (lookupId: string, status: string): Promise<number> => {
+    revision += 1;
+    await store.write([keyEntry(lookupId, status, revision)], revision);
+    await store.publishRevision(revision);
+    return revision;
+  };
+  await cluster.set('mg:meta', JSON.stringify(meta));
+  await rebuild(store, active(), revision);
+  const { store: keys, told } = openGateway(t, cluster, 'gateway-1');
+  const holdsAll = async (): Promise<void> => {
+    for (const id of ids) await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', `${id} is held`);
+  };
+
+  await t.test('a change at any master, expiry and flush drop the record; each revision is acknowledged', async (t) => {
+    await holdsAll();
+    for (const id of ids) {
+      for (const status of ['REVOKED', 'ACTIVE']) {
+        const at = await change(id, status);
+        await until(async () => (await acknowledged(store, 'gateway-1')) >= at, `revision ${at}`);
+        t.match(await ask(keys, id), status, 'what is acknowledged is in force');
+      }
+      const { client } = await cluster.ownerOf(`mg:key:${id}`);
+      t.match(await ask(keys, id), 'ACTIVE');
+      await client.pexpire(`mg:key:${id}`, 1);
+      await until(async () => (await ask(keys, id)).startsWith('absent'), 'it expired');
+      await change(id, 'ACTIVE');
+      await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', 'it is back');
+    }
+  });
+
+  await t.test(
+    'a master that is silent: nothing is acknowledged, then nothing is answered, and never a 401',
+    async (t) => {
+      const { store: short } = openGateway(t, cluster, 'short', { ...limits, maxStaleMilliseconds: 4_000 });
+      for (const id of ids) await until(async () => (await ask(short, id)) === 'ACTIVE (cache)', 'held');
+      const important = new Set([(await cluster.ownerOf('mg:meta')).id, (await cluster.ownerOf('mg:revision')).id]);
+      const acknowledging = await cluster.ownerOf('mg:gateway:short');
+      const silent = (await masters()).find(({ id }) => !important.has(id) && id !== acknowledging.id);
+      if (silent === undefined) throw new Error('every master is important');
+      for (const { client } of cluster.nodes) await client.config('SET', 'cluster-replica-no-failover', 'yes');
+      const before = revision;
+      const publishing = await cluster.ownerOf('mg:revision');
+      silent.signal('SIGSTOP');
+      await publishing.client.set('mg:revision', String((revision += 1)));
+      const seen = new Set<string>();
+      const told = new Set<number>();
+      await until(async () => {
+        for (const id of ids) seen.add(await ask(short, id));
+        // Those that still hear each other find out soon that a master is missing, and answer nothing any more.
+        const text = await acknowledging.client.get('mg:gateway:short').catch(() => null);
+        if (text !== null) told.add((JSON.parse(text) as { revision: number }).revision);
+        return seen.has('could not ask') && short.unavailableReason() !== null;
+      }, 'what is held has become too old');
+      t.ok(seen.has('ACTIVE (stale)'), `meanwhile it was served as stale: ${[...seen].join(', ')}`);
+      t.notOk(
+        [...seen].some((answer) => answer.startsWith('absent')),
+        'and nothing was unknown',
+      );
+      t.same([...told], [before], 'the revision is not acknowledged');
+      await t.rejects(store.gateways(), 'and a registry does not say who lives, or has everything');
+      silent.signal('SIGCONT');
+      await until(async () => (await acknowledged(store, 'short')) === revision, 'it goes on, and so do the gateways');
+      for (const { client } of cluster.nodes) await client.config('SET', 'cluster-replica-no-failover', 'no');
+      await cluster.settled();
+      await holdsAll();
+    },
+  );
+
+  await t.test('one master is flushed: what is not there cannot be told until it is complete again', async (t) => {
+    await holdsAll();
+    const owner = await cluster.ownerOf(`mg:key:${first}`);
+    const nobody = await idAt(cluster, owner, 'nobody');
+    t.match(await ask(keys, nobody), 'absent');
+    await owner.client.flushall();
+    const seen = new Set<string>();
+    await until(async () => {
+      for (const id of [first, nobody]) seen.add(await ask(keys, id));
+      return seen.has('could not ask');
+    }, 'the flush is noticed');
+    for (let count = 0; count < 50; count += 1) {
+      t.equal(await ask(keys, first), 'could not ask');
+      t.equal(await ask(keys, nobody), 'could not ask');
+    }
+    t.notOk(seen.has('absent (store)'), 'and a valid key was never unknown');
+    t.equal(await store.isWhole(), false, 'the registry finds it out');
+    await rebuild(store, active(), revision);
+    t.equal(await store.isWhole(), true);
+    await holdsAll();
+    await until(async () => (await ask(keys, nobody)).startsWith('absent'), 'unknown keys are unknown again');
+  });
+
+  await t.test('a master is lost: gateways come back by themselves, and a revoked key stays revoked', async (t) => {
+    await holdsAll();
+    const at = await change(first, 'REVOKED');
+    await until(async () => (await acknowledged(store, 'gateway-1')) >= at, 'the revocation is acknowledged');
+    await cluster.settled();
+    told.length = 0;
+    const victim = await cluster.ownerOf(`mg:key:${first}`);
+    await victim.kill();
+    const seen: string[] = [];
+    await until(async () => {
+      for (const id of ids) seen.push(`${id === first ? 'revoked' : 'valid'}: ${await ask(keys, id)}`);
+      const owner = await cluster.ownerOf(`mg:key:${first}`);
+      return owner.id !== victim.id && (await ask(keys, first)) === 'REVOKED (cache)';
+    }, 'the replica has taken over');
+    t.same(
+      seen.filter((one) => one.startsWith('revoked: ACTIVE') || one.includes('absent')),
+      [],
+    );
+    for (const id of [second, third]) await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', 'held again');
+    await until(() => Promise.resolve(told.at(-1) === 'found'), 'told of');
+    t.ok(told.length <= 4, `an outage is two lines, and not one for each attempt: ${told.join(', ')}`);
+    const back = await change(first, 'ACTIVE').catch(async () => {
+      await until(async () => store.isWhole(), 'the registry has found the new master');
+      return change(first, 'ACTIVE');
+    });
+    await until(async () => (await acknowledged(store, 'gateway-1')) >= back, 'changes are acknowledged again');
+    t.match(await ask(keys, first), 'ACTIVE', 'and it is the new master that is heard');
+    t.equal(await store.isWhole(), true, 'nothing was lost');
+    await victim.restart();
+    await cluster.settled();
+  });
+
+  await t.test('a promoted replica that lacks a revocation is not believed until it has it again', async (t) => {
+    await until(async () => store.isWhole(), 'whole');
+    await holdsAll();
+    await cluster.settled();
+    const revisionOwner = await cluster.ownerOf('mg:revision');
+    const owners = await Promise.all(ids.map(async (id) => ({ id, owner: await cluster.ownerOf(`mg:key:${id}`) })));
+    const [{ id, owner } = { id: first, owner: revisionOwner }] = owners.filter(
+      (one) => one.owner.id !== revisionOwner.id,
+    );
+    const roles = await Promise.all(cluster.nodes.map(async (node) => ({ node, role: await node.client.role() })));
+    const replica = roles.find(({ role }) => role[0] === 'slave' && role[2] === owner.port)?.node;
+    if (replica === undefined) throw new Error('there is no replica');
+    // Replication is refused from now on, so what is changed now reaches no replica.
+    await replica.client.config('SET', 'masteruser', 'nobody');
+    await replica.client.config('SET', 'masterauth', 'nothing');
+    await owner.client.call('CLIENT', 'KILL', 'TYPE', 'replica');
+    await until(async () => (await owner.client.info('replication')).includes('connected_slaves:0'), 'cut off');
+    const at = await change(id, 'REVOKED');
+    await until(async () => (await acknowledged(store, 'gateway-1')) >= at, 'the revocation is acknowledged');
+    await owner.kill();
+    await replica.client.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
+    await until(async () => (await cluster.ownerOf(`mg:key:${id}`)).id === replica.id, 'promoted');
+    t.match(await replica.client.get(`mg:key:${id}`), /"ACTIVE"/, 'and it lacks the revocation');
+    const late = openGateway(t, cluster, 'late');
+    const seen = new Set<string>();
+    const others = ids.filter((one) => one !== id);
+    await until(async () => {
+      for (const one of [keys, late.store]) seen.add(await ask(one, id));
+      const answers = await Promise.all(others.map((one) => ask(late.store, one)));
+      return answers.every((answer) => answer === 'ACTIVE (cache)');
+    }, 'a gateway that starts now answers for every slot that lacks nothing');
+    for (let count = 0; count < 100; count += 1) for (const one of [keys, late.store]) seen.add(await ask(one, id));
+    t.notOk(
+      [...seen].some((answer) => answer.startsWith('ACTIVE')),
+      `never accepted: ${[...seen].join(', ')}`,
+    );
+    t.equal(await ask(late.store, id), 'could not ask');
+    await until(async () => !(await store.isWhole()), 'the registry finds it out');
+    const entries = ids.map((one) => keyEntry(one, one === id ? 'REVOKED' : 'ACTIVE', revision));
+    await rebuild(store, entries, revision);
+    t.equal(await store.isWhole(), true);
+    for (const one of [keys, late.store])
+      await until(async () => (await ask(one, id)) === 'REVOKED (cache)', 'repaired');
+    await replica.client.config('SET', 'masteruser', '');
+    await replica.client.config('SET', 'masterauth', '');
+    await owner.restart();
+    await cluster.settled();
+    const again = await change(id, 'ACTIVE');
+    await until(async () => (await acknowledged(store, 'late')) >= again, 'changes go on');
+    await holdsAll();
+  });
+
+  await t.test('while a slot moves to another master no notice is lost, and every key is answered', async (t) => {
+    await cluster.settled();
+    await until(async () => store.isWhole(), 'whole');
+    await holdsAll();
+    const name = `mg:key:${second}`;
+    const slot = String(slotOf(name));
+    const from = await cluster.ownerOf(name);
+    const to = (await masters()).find(({ id }) => id !== from.id);
+    if (to === undefined) throw new Error('there is one master');
+    const changed = async (status: string): Promise<void> => {
+      const at = await change(second, status);
+      await until(async () => (await acknowledged(store, 'gateway-1')) >= at, `acknowledged: ${status}`);
+      await until(async () => (await ask(keys, second)).startsWith(status), status);
+    };
+    const seen = new Set<string>();
+    const state = { isRunning: true };
+    const asking = (async () => {
+      while (state.isRunning) {
+        seen.add((await ask(keys, second)).replace(/ .*/, ''));
+        await wait(1);
+      }
+    })();
+    await to.client.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id);
+    await from.client.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id);
+    await changed('REVOKED');
+    const move = (one: string): Promise<unknown> =>
+      from.client.call('MIGRATE', '127.0.0.1', String(to.port), one, '0', '5000');
+    await move(name);
+    await changed('ACTIVE');
+    const marker = `mg:slot:{${slotTags()[Number(slot)] ?? ''}}`;
+    await move(marker);
+    await changed('REVOKED');
+    for (const node of [to, from, ...(await masters())])
+      await node.client.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
+    await cluster.settled();
+    await until(async () => store.isWhole(), 'the registry has found the new master, and nothing is lost');
+    await changed('ACTIVE');
+    t.equal((await cluster.ownerOf(name)).id, to.id);
+    state.isRunning = false;
+    await asking;
+    t.notOk(seen.has('absent'), `never unknown: ${[...seen].join(', ')}`);
+    await until(async () => (await ask(keys, second)) === 'ACTIVE (cache)', 'and it is held as before');
+  });
+});

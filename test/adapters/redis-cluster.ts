@@ -1,0 +1,143 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { slotCount, slotOf } from '../../src/adapters/redis/cluster/hash-slots.js';
+import { freePort, startRedis } from './redis-server.js';
+import type { RedisServer, ServerCertificate, Teardown } from './redis-server.js';
+
+/** A node of the Cluster of a test. */
+export interface ClusterServer extends RedisServer {
+  readonly id: string;
+  readonly busPort: number;
+}
+
+/** Redis nodes of the test's own that are one Cluster. */
+export interface TestCluster {
+  /** The first half began as masters, the other half as their replicas, in the same order. */
+  readonly nodes: readonly ClusterServer[];
+  /** Who is the master of a name at this moment, by the word of the nodes that run. */
+  ownerOf(name: string): Promise<ClusterServer>;
+  set(name: string, text: string): Promise<void>;
+  get(name: string): Promise<string | null>;
+  /** Resolves when every running node sees a whole Cluster, with a replica in step for each master, and the same epoch. */
+  settled(): Promise<void>;
+}
+
+/** Waits for what happens in other processes. */
+export async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
+  const deadline = performance.now() + 40_000;
+  let reason: unknown = 'it was false';
+  while (performance.now() < deadline) {
+    try {
+      if (await holds()) return;
+    } catch (error) {
+      reason = error;
+    }
+    await wait(10);
+  }
+  throw new Error(`never: ${what}: ${String(reason)}`);
+}
+
+/** Starts masters and as many replicas, and waits until they are a Cluster. */
+export async function startCluster(
+  t: Teardown,
+  {
+    masters = 3,
+    replicas = true,
+    certificate = null as ServerCertificate | null,
+    settings: more = [] as readonly string[],
+  } = {},
+): Promise<TestCluster> {
+  const count = replicas ? masters * 2 : masters;
+  const nodes = await Promise.all(
+    Array.from({ length: count }, async () => {
+      const busPort = await freePort();
+      const settings = [
+        ...['cluster-enabled yes', 'cluster-config-file nodes.txt', `cluster-port ${busPort}`],
+        ...['cluster-node-timeout 1200', 'cluster-replica-validity-factor 0', 'cluster-allow-replica-migration no'],
+        ...['repl-diskless-sync-delay 0', 'repl-ping-replica-period 1', 'cluster-replica-no-failover no'],
+        ...more,
+      ];
+      const server = await startRedis(t, settings, [], certificate);
+      const id = String(await server.client.call('CLUSTER', 'MYID'));
+      return { ...server, id, busPort };
+    }),
+  );
+  const [first] = nodes;
+  if (first === undefined) throw new Error('there is no node');
+  await Promise.all(
+    nodes.slice(0, masters).map(async ({ client }, index) => {
+      const from = Math.floor((slotCount * index) / masters);
+      const to = Math.floor((slotCount * (index + 1)) / masters) - 1;
+      await client.call('CLUSTER', 'SET-CONFIG-EPOCH', String(index + 1));
+      await client.call('CLUSTER', 'ADDSLOTSRANGE', String(from), String(to));
+    }),
+  );
+  for (const { port, busPort } of nodes.slice(1)) {
+    await first.client.call('CLUSTER', 'MEET', '127.0.0.1', String(port), String(busPort));
+  }
+  const lines = async ({ client }: ClusterServer): Promise<string[]> =>
+    String(await client.call('CLUSTER', 'NODES'))
+      .trim()
+      .split('\n');
+  await until(
+    async () =>
+      (await Promise.all(nodes.map(lines))).every(
+        (seen) => seen.length === count && !seen.join().includes('handshake'),
+      ),
+    'the nodes have met',
+  );
+  await Promise.all(
+    nodes.slice(masters).map(({ client }, index) => client.call('CLUSTER', 'REPLICATE', nodes[index]?.id ?? '')),
+  );
+
+  const running = async (): Promise<ClusterServer[]> => {
+    const answers = await Promise.all(nodes.map(async (node) => ((await isRunning(node)) ? [node] : [])));
+    return answers.flat();
+  };
+  const settled = async (): Promise<void> => {
+    await until(async () => {
+      const live = await running();
+      const infos = await Promise.all(live.map(async ({ client }) => String(await client.call('CLUSTER', 'INFO'))));
+      const epochs = new Set(infos.map((info) => /cluster_current_epoch:(\d+)/.exec(info)?.[1]));
+      const roles = await Promise.all(live.map(async ({ client }) => client.info('replication')));
+      const inStep = roles.every((role) =>
+        role.includes('role:master')
+          ? !replicas || role.includes('state=online')
+          : role.includes('master_link_status:up'),
+      );
+      return epochs.size === 1 && infos.every((info) => info.includes('cluster_state:ok')) && inStep;
+    }, 'the Cluster is settled');
+  };
+  const ownerOf = async (name: string): Promise<ClusterServer> => {
+    const slot = slotOf(name);
+    for (const node of await running()) {
+      for (const line of await lines(node)) {
+        const [id, , flags = '', , , , , , ...ranges] = line.split(' ');
+        if (!flags.includes('myself') || !flags.includes('master')) continue;
+        const owns = ranges.some((range) => {
+          const [from = '', to = from] = range.split('-');
+          return Number(from) <= slot && slot <= Number(to);
+        });
+        if (owns && id === node.id) return node;
+      }
+    }
+    throw new Error(`nobody owns ${name}`);
+  };
+  await settled();
+  return {
+    nodes,
+    ownerOf,
+    settled,
+    set: async (name, text) => {
+      await (await ownerOf(name)).client.set(name, text);
+    },
+    get: async (name) => (await ownerOf(name)).client.get(name),
+  };
+}
+
+async function isRunning({ client }: RedisServer): Promise<boolean> {
+  const answer = client.ping().then(
+    () => true,
+    () => false,
+  );
+  return Promise.race([answer, wait(1_000, false, { ref: false })]);
+}

@@ -1,0 +1,123 @@
+import { generate } from 'selfsigned';
+import t, { type Test } from 'tap';
+import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { until, startCluster } from './redis-cluster.js';
+import { startRedis, withoutRedis } from './redis-server.js';
+import type { ServerCertificate, Teardown } from './redis-server.js';
+
+type AltName = { type: 2; value: string } | { type: 7; ip: string };
+
+/** Its own authority; nodes of a Cluster prove with it also who calls. */
+async function createCertificate(altNames: AltName[]): Promise<ServerCertificate> {
+  const { cert, private: key } = await generate([{ name: 'commonName', value: 'redis' }], {
+    keyType: 'ec',
+    curve: 'P-256',
+    algorithm: 'sha256',
+    notBeforeDate: new Date(Date.now() - 60_000),
+    extensions: [
+      { name: 'basicConstraints', cA: true, critical: true },
+      { name: 'extKeyUsage', serverAuth: true, clientAuth: true },
+      { name: 'subjectAltName', altNames },
+    ],
+  });
+  return { cert, key };
+}
+
+interface Target {
+  readonly url: string;
+  readonly cluster: readonly { host: string; port: number }[] | null;
+}
+
+/** Both sides of a Redis over TLS, and what they told of it. */
+function open(t: Teardown, target: Target, ca: string) {
+  const address = {
+    ...{ ...target, sentinels: null, masterName: '', username: null, password: null, ca: Buffer.from(ca) },
+    commandTimeoutMilliseconds: 2_000,
+  };
+  const told: string[] = [];
+  const events = { onLost: ({ message }: Error) => told.push(message), onFound: () => undefined };
+  const store = openRecordsStore(address, 'mg:', events);
+  const records = new RedisRecords({
+    ...{ address, prefix: 'mg:', clock: { now: () => Date.now() }, onMalformed: () => undefined, ...events },
+    cache: {
+      ...{ maxEntries: 9, maxAgeMilliseconds: 9e5, unknownMaxEntries: 9, unknownMaxAgeMilliseconds: 9e5 },
+      maxStaleMilliseconds: 0,
+    },
+    identity: { instanceId: 'tls', environment: 'live', host: 'h', startedAt: '2026-01-01T00:00:00.000Z' },
+  });
+  t.teardown(() => store.close());
+  t.teardown(() => records.close());
+  return { store, records, told };
+}
+
+const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
+
+async function works(t: Teardown, target: Target, ca: string): Promise<void> {
+  const { store, records } = open(t, target, ca);
+  await until(async () => (await store.readMeta()) === null, 'the registry has a connection');
+  await store.isWhole();
+  await store.publishRevision(3);
+  await store.writeMeta(meta, 3);
+  await until(async () => (await records.key('unknown')).source === 'cache', 'the gateway asks and hears');
+  await until(async () => (await store.gateways())[0]?.revision === 3, 'and acknowledges');
+}
+
+async function isRefused(t: Test, target: Target, ca: string, reason: RegExp): Promise<void> {
+  const { store, records, told } = open(t, target, ca);
+  await until(() => Promise.resolve(told.length >= 2), 'both sides tell why');
+  for (const one of told) t.match(one, reason);
+  await t.rejects(store.readMeta());
+  await t.rejects(records.key('unknown'), { name: 'KeyStoreUnavailable' });
+}
+
+t.test('Redis over TLS is who the certificate says, or it is not talked to', { skip: withoutRedis }, async (t) => {
+  const right = await createCertificate([
+    { type: 2, value: 'localhost' },
+    { type: 7, ip: '127.0.0.1' },
+  ]);
+  const other = await createCertificate([{ type: 7, ip: '127.0.0.1' }]);
+  const server = await startRedis(t, [], [], right);
+  const target = { url: server.url, cluster: null };
+  await t.test('with the authority of its certificate it works', (t) => works(t, target, right.cert));
+  await t.test('with another authority it is refused', (t) =>
+    isRefused(t, target, other.cert, /self-signed certificate|unable to verify/),
+  );
+  const named = await createCertificate([{ type: 2, value: 'localhost' }]);
+  const strange = await startRedis(t, [], [], named);
+  await t.test('a certificate of another name is refused', (t) =>
+    isRefused(t, { url: strange.url, cluster: null }, named.cert, /IP: 127\.0\.0\.1 is not in the cert's list/),
+  );
+});
+
+t.test('so is each node of a Cluster, by the name that it announces', { skip: withoutRedis }, async (t) => {
+  const certificate = await createCertificate([{ type: 2, value: 'localhost' }]);
+  const other = await createCertificate([{ type: 2, value: 'localhost' }]);
+  const cluster = await startCluster(t, {
+    ...{ masters: 2, replicas: false, certificate },
+    settings: ['cluster-announce-hostname localhost'],
+  });
+  const target = (host: string): Target => ({
+    url: 'rediss://ignored:1',
+    cluster: cluster.nodes.map(({ port }) => ({ host, port })),
+  });
+  await t.test('with the authority of its certificates it works', (t) =>
+    works(t, target('localhost'), certificate.cert),
+  );
+  await t.test('with another authority it is refused', (t) =>
+    isRefused(t, target('localhost'), other.cert, /self-signed certificate|unable to verify/),
+  );
+  await t.test('a certificate of another name is refused', (t) =>
+    isRefused(t, target('127.0.0.1'), certificate.cert, /IP: 127\.0\.0\.1 is not in the cert's list/),
+  );
+  await Promise.all(cluster.nodes.map(({ client }) => client.config('SET', 'cluster-announce-hostname', '')));
+  await until(async () => {
+    const seen = await Promise.all(
+      cluster.nodes.map(async ({ client }) => String(await client.call('CLUSTER', 'NODES'))),
+    );
+    return !seen.some((text) => text.includes('localhost'));
+  }, 'no name is announced any more');
+  await t.test('and where they announce none, by their addresses, which this certificate does not have', (t) =>
+    isRefused(t, target('localhost'), certificate.cert, /IP: 127\.0\.0\.1 is not in the cert's list/),
+  );
+});
