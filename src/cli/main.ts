@@ -1,7 +1,18 @@
 #!/usr/bin/env node
+import { once } from 'node:events';
 import { run } from './run.js';
+
+// Whoever reads has gone, as `head` does when it has seen enough: there is nobody to tell.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(1);
+});
 
 process.exitCode = await run(process.argv.slice(2), {
   out: (text) => process.stdout.write(text),
   err: (text) => process.stderr.write(text),
+  isTerminal: process.stderr.isTTY,
+  drained: async () => {
+    if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain');
+  },
 });

@@ -3,12 +3,14 @@ import { requireToken } from './administrator.js';
 import { eventRoutes } from './events/routes.js';
 import { gatewayRoutes } from './gateways/routes.js';
 import { addHealth } from './health.js';
+import { exportRoutes } from './exports/routes.js';
+import { importRoutes } from './imports/routes.js';
 import { keyRoutes } from './keys/routes.js';
 import { merchantRoutes } from './merchants/routes.js';
 import { describeRoutes } from './openapi/openapi.js';
 import type { Clock, Logger, RecordsStore, Timers } from './ports.js';
 import type { Projector } from './projection/projector.js';
-import { followChanges } from './propagation.js';
+import { followChanges, followProjection } from './propagation.js';
 import type { RegistryDatabase } from './registry-database.js';
 
 /** What the admin API is made with. */
@@ -40,7 +42,10 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     },
     confirm: followChanges(options),
   };
-  for (const addRoutes of [merchantRoutes, keyRoutes, gatewayRoutes(store), eventRoutes]) addRoutes(app, context);
+  const importing = importRoutes(followProjection(options));
+  for (const addRoutes of [merchantRoutes, keyRoutes, importing, exportRoutes, gatewayRoutes(store), eventRoutes]) {
+    addRoutes(app, context);
+  }
   addHealth(app, { database, projector });
   app.get('/openapi.json', { config: { isOpen: true } }, () => description());
   return app;

@@ -9,6 +9,9 @@ export type Propagation = Static<typeof propagationSchema>;
 /** Waits until the gateways of an environment, or of both, know of a revision, or the time for that is over. */
 export type Confirmation = (revision: number, environment: Environment | null) => Promise<Propagation>;
 
+/** Waits until every record of a revision is in the gateways' store, or the time for that is over; says whether it is. */
+export type ProjectionWait = (revision: number) => Promise<boolean>;
+
 /** What is asked about the way of a change. */
 export interface PropagationSources {
   readonly store: Pick<RecordsStore, 'gateways'>;
@@ -58,6 +61,18 @@ export function followChanges(sources: PropagationSources): Confirmation {
   };
 }
 
+/** Follows changes to the store. */
+export function followProjection(sources: PropagationSources): ProjectionWait {
+  return async (revision) => {
+    const watch = new Watch(sources, revision, null);
+    const deadline = cancellable(sources.timers, longestWaitMilliseconds);
+    await Promise.race([watch.untilProjected(), deadline.over]);
+    watch.stop();
+    deadline.cancel();
+    return watch.isProjected;
+  };
+}
+
 /** Looks again and again how far one change has come. A question that is never answered holds up no other. */
 class Watch {
   isProjected = false;
@@ -84,8 +99,12 @@ class Watch {
   /** Records come before gateways: what a gateway acknowledged earlier says nothing about them. */
   async untilConfirmed(): Promise<void> {
     void this.#askGateways();
-    await this.#until(() => this.#askProjector());
+    await this.untilProjected();
     await this.#until(() => this.#askGateways());
+  }
+
+  async untilProjected(): Promise<void> {
+    await this.#until(() => this.#askProjector());
   }
 
   stop(): void {

@@ -14,15 +14,18 @@ const longestName = 64;
 
 /** Checks requests against flat typebox objects, as they are: nothing is converted, filled in or removed. */
 export const validatorCompiler: FastifySchemaCompiler<FastifySchema & TObject> = ({ schema, httpPart }) => {
-  const problemsOf = compileFields(schema, httpPart === 'querystring' ? 'query parameter' : 'field');
+  const problemsOf = fieldProblems(schema, httpPart === 'querystring' ? 'query parameter' : 'field');
   return (value: unknown) => {
     const [first, ...others] = problemsOf(value);
     return first === undefined ? { value } : { error: Refusal.invalid([first, ...others]) };
   };
 };
 
-/** One check a field, so that each field is complained of once, in the order of the schema, in its own words. */
-function compileFields(schema: TObject, kind: string): (value: unknown) => Problem[] {
+/**
+ * Makes the check of one flat object: one a field, so that each field is complained of once, in the order of the schema, in its own
+ * words.
+ */
+export function fieldProblems(schema: TObject, kind: string): (value: unknown) => Problem[] {
   const names = Object.keys(schema.properties);
   const required = new Set<string>(schema.required);
   const fewest = 'minProperties' in schema ? Number(schema.minProperties) : 0;

@@ -109,8 +109,16 @@ t.test('the API is described from the schemas that it checks by, and its health 
     Object.entries(methods).map(([method, operation]) => ({ name: `${method} ${path}`, ...operation })),
   );
   t.same(operations.map(({ name }) => name).sort(), [
-    ...['get /events', 'get /gateways', 'get /merchants', 'get /merchants/{id}', 'get /merchants/{id}/keys'],
-    ...['patch /merchants/{id}', 'post /keys/{id}/reset', 'post /keys/{id}/revoke', 'post /merchants'],
+    ...[
+      'get /events',
+      'get /exports',
+      'get /gateways',
+      'get /merchants',
+      'get /merchants/{id}',
+      'get /merchants/{id}/keys',
+    ],
+    ...['patch /merchants/{id}', 'post /imports', 'post /imports/check'],
+    ...['post /keys/{id}/reset', 'post /keys/{id}/revoke', 'post /merchants'],
     'post /merchants/{id}/keys',
   ]);
   t.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);

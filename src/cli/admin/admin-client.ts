@@ -13,6 +13,8 @@ export interface AdminRequest<Schema extends TSchema> {
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
+  /** It may be asked again whatever became of it: it changes nothing, or nothing a second time. */
+  readonly isRepeatable?: true;
   /** The form of the answer's `data`. */
   readonly expects: Schema;
 }
@@ -37,7 +39,7 @@ export class AdminClient {
 
   /** @throws OperatorError */
   async ask<Schema extends TSchema>(request: AdminRequest<Schema>): Promise<AdminAnswer<Static<Schema>>> {
-    const isChange = request.method !== 'GET';
+    const isChange = request.method !== 'GET' && request.isRepeatable !== true;
     const address = this.#access.registry.href;
     const { response, text } = await this.#send(request, isChange);
     if (text === null) {
@@ -61,7 +63,7 @@ export class AdminClient {
         headers: {
           authorization: `Bearer ${token}`,
           accept: 'application/json',
-          ...(isChange && actor !== null ? { 'x-actor': actor } : {}),
+          ...(method !== 'GET' && actor !== null ? { 'x-actor': actor } : {}),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },
         body: body === undefined ? null : JSON.stringify(body),

@@ -44,8 +44,12 @@ function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
   return tableLines(
     ['AT', 'ACTOR', 'ACTION', 'MERCHANT', 'KEYID', 'CHANGED'],
     events.map(({ at, actor, action, merchantId, keyId, after }) => {
-      const changed = action === 'merchant.changed' ? Object.keys(after ?? {}).join(' ') : '';
-      return [at, actor, action, merchantId, keyId ?? '', changed];
+      return [at, actor, action, merchantId, keyId ?? '', changedText(action, after ?? {})];
     }),
   );
+}
+
+function changedText(action: string, after: Readonly<Record<string, unknown>>): string {
+  if (action === 'keys.imported') return `${String(after.keys)} keys`;
+  return action === 'merchant.changed' ? Object.keys(after).join(' ') : '';
 }

@@ -6,6 +6,8 @@ import type { CommandIo } from '../command-io.js';
 import type { Environment } from './access.js';
 import { administer } from './admin-call.js';
 import { collect, idIn, pageLine, pageOptions, pageQuery, secondsIn, spanIn, type PageOptions } from './arguments.js';
+import { keysImportCommand } from './import/keys-import.js';
+import { keysExportCommand } from './keys-export.js';
 import { tableLines } from './table.js';
 
 const propagation = propagationSchema;
@@ -21,9 +23,9 @@ interface CreateOptions {
   readonly label?: string;
 }
 
-/** `keys create`, `list`, `revoke` and `reset`. */
+/** `keys create`, `list`, `revoke`, `reset`, `import` and `export`. */
 export function keysCommand(io: CommandIo, env: Environment = process.env): Command {
-  const keys = new Command('keys').description('create, list, revoke and reset the keys of merchants');
+  const keys = new Command('keys').description('create, list, revoke, reset, import and export the keys of merchants');
   const edge = { io, env };
 
   const create = keys.command('create').description('create a key, which is shown once');
@@ -71,6 +73,8 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
     const end = status === 'ACTIVE' ? `ends at ${expiresAt ?? 'no time'}` : 'is revoked';
     showChange(data, [...shownOnce(data), `The old key ${keyId} ${end}.`]);
   });
+  keysImportCommand(keys, edge);
+  keysExportCommand(keys, edge);
   return keys;
 }
 

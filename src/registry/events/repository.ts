@@ -1,4 +1,4 @@
-import type { Selectable } from 'kysely';
+import type { ExpressionBuilder, Selectable } from 'kysely';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
@@ -28,19 +28,10 @@ export async function recordEvents(
   events: readonly NewEvent[],
   common: { readonly at: number; readonly actor: string; readonly revision: number },
 ): Promise<void> {
-  for (const { action, merchantId, keyId, before, after } of events) {
-    await database
-      .insertInto('events')
-      .values({
-        ...common,
-        action,
-        merchant_id: merchantId,
-        key_id: keyId,
-        before: textOf(before),
-        after: textOf(after),
-      })
-      .execute();
-  }
+  const rows = events.map(({ action, merchantId, keyId, before, after }) => ({
+    ...{ ...common, action, merchant_id: merchantId, key_id: keyId, before: textOf(before), after: textOf(after) },
+  }));
+  await database.insertInto('events').values(rows).execute();
 }
 
 /** The events that the filter names, newest first. */
@@ -52,12 +43,27 @@ export async function listEvents(
   const { offset, limit } = rangeOf(paging);
   let wanted = database.selectFrom('events');
   if (merchantId !== undefined) wanted = wanted.where('merchant_id', '=', merchantId);
-  if (keyId !== undefined) wanted = wanted.where('key_id', '=', keyId);
+  if (keyId !== undefined) wanted = wanted.where(isAbout(keyId));
   if (action !== undefined) wanted = wanted.where('action', '=', action);
   if (since !== undefined) wanted = wanted.where('at', '>=', since);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const rows = await wanted.selectAll().orderBy('seq', 'desc').offset(offset).limit(limit).execute();
   return { items: rows.map(toEvent), totalRecords: total };
+}
+
+/** An import names many keys in one event, which is found by the change that it was. */
+function isAbout(keyId: string) {
+  return (it: ExpressionBuilder<RegistryTables, 'events'>) => {
+    const key = it.selectFrom('api_keys').where('api_keys.key_id', '=', keyId);
+    return it.or([
+      it('key_id', '=', keyId),
+      it.and([
+        it('merchant_id', '=', key.select('api_keys.merchant_id')),
+        it('revision', '=', key.select('api_keys.created_revision')),
+        it('action', '=', 'keys.imported'),
+      ]),
+    ]);
+  };
 }
 
 function toEvent(row: Selectable<RegistryTables['events']>): RegistryEvent {

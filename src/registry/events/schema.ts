@@ -5,14 +5,19 @@ import { identifierForm, momentForm } from '../fields.js';
 const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);
 
 /** What was done, in the past tense: never renamed. */
-export type Action = 'merchant.created' | 'merchant.changed' | 'key.created' | 'key.revoked' | 'key.reset';
+export type Action = (typeof actions)[number];
+
+const actions = [
+  ...(['merchant.created', 'merchant.changed', 'merchant.imported'] as const),
+  ...(['key.created', 'key.revoked', 'key.reset', 'keys.imported'] as const),
+] as const;
 
 /** Who changed what, and when. */
 export const eventSchema = Type.Object({
   seq: Type.Integer(),
   at: Type.String({ format: 'date-time' }),
   actor: Type.String(),
-  action: Type.Enum(['merchant.created', 'merchant.changed', 'key.created', 'key.revoked', 'key.reset']),
+  action: Type.Enum([...actions]),
   merchantId: Type.String(),
   keyId: Type.Union([Type.Null(), Type.String()]),
   before: snapshot,

@@ -1,11 +1,10 @@
 import { generateApiKey, lookupIdOf } from '../../gateway/api-key.js';
-import { compilePermissions, InvalidPermission } from '../../policy/permissions.js';
-import type { Problem } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange, type Change } from '../change.js';
 import { findMerchant } from '../merchants/repository.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import { expiryIn, type Expiry } from './expiry.js';
+import { permissionProblem } from './permission-problem.js';
 import { endKey, findKey, insertKey, toApiKey, type KeyToAdd, type StoredKey } from './repository.js';
 import type { ApiKey, KeyReset, NewKey } from './schema.js';
 
@@ -99,14 +98,4 @@ function acceptExpiry(expiry: Expiry, now: number): number | null {
   const expires = expiryIn(expiry, now);
   if (typeof expires === 'object' && expires !== null) throw Refusal.invalid([expires]);
   return expires;
-}
-
-function permissionProblem(permissions: readonly string[]): Problem | null {
-  try {
-    compilePermissions(permissions);
-    return null;
-  } catch (error) {
-    if (error instanceof InvalidPermission) return { path: 'permissions', message: `permissions: ${error.message}` };
-    throw error;
-  }
 }

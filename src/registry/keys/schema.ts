@@ -20,13 +20,16 @@ const expiresIn = Type.String({
   description: 'a number of seconds, minutes, hours or days, such as 90d',
 });
 
+/** What may be said of a key, wherever it comes from. */
+export const keyFields = { environment, permissions, expiresAt, label: line(100) };
+
 /** The body of `POST /merchants/:id/keys`. */
 export const newKeyBody = Type.Object({
   environment,
   permissions: Type.Optional(permissions),
   expiresAt: Type.Optional(expiresAt),
   expiresIn: Type.Optional(expiresIn),
-  label: Type.Optional(line(100)),
+  label: Type.Optional(keyFields.label),
 });
 
 /** The body of `POST /keys/:id/reset`. Without an expiry, the new key has that of the old one. */

@@ -34,9 +34,7 @@ export function acceptAllowlists(
   { ipAllowlist, originAllowlist }: Allowlists,
   confirmed: readonly string[] = [],
 ): Allowlists {
-  const ip = check('ipAllowlist', ipAllowlist, checkIpAllowlist);
-  const origin = check('originAllowlist', originAllowlist, checkOriginAllowlist);
-  const lists = [ip, origin].filter((list) => list !== null);
+  const { ip, origin, lists } = checkBoth(ipAllowlist, originAllowlist);
   const [first, ...others] = [
     ...lists.flatMap(({ problems }) => problems),
     ...lists.flatMap(({ concerns }) => concerns.filter(({ flag }) => !confirmed.includes(flag))).map(unconfirmed),
@@ -49,6 +47,20 @@ export function acceptAllowlists(
 }
 
 const mostProblems = 100;
+
+/** What had to be confirmed of allowlists that have been accepted. */
+export function allowlistConcerns({ ipAllowlist, originAllowlist }: Allowlists): readonly Concern[] {
+  return checkBoth(ipAllowlist, originAllowlist).lists.flatMap(({ concerns }) => concerns);
+}
+
+function checkBoth(
+  ipAllowlist: readonly string[] | null | undefined,
+  originAllowlist: readonly string[] | null | undefined,
+) {
+  const ip = check('ipAllowlist', ipAllowlist, checkIpAllowlist);
+  const origin = check('originAllowlist', originAllowlist, checkOriginAllowlist);
+  return { ip, origin, lists: [ip, origin].filter((list) => list !== null) };
+}
 
 function check(
   path: string,

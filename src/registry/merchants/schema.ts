@@ -24,6 +24,9 @@ function allowlist(entries: string) {
 const ipAllowlist = allowlist('IP addresses and CIDRs');
 const originAllowlist = allowlist('hosts');
 
+/** What may be said of a merchant, wherever it comes from. */
+export const merchantFields = { name, status: statusWord, goLive, ipAllowlist, originAllowlist, confirm };
+
 /** The body of `POST /merchants`. */
 export const newMerchantBody = Type.Object({
   name,

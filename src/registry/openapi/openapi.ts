@@ -74,8 +74,8 @@ function pathsOf(routes: readonly DescribedRoute[]): object {
 
 function describe({ method, path, operation, schema }: DescribedRoute): object {
   const { summary, status = 200 } = operation;
-  const body = schema?.body as TSchema | undefined;
-  const isChange = method !== 'get';
+  const body = operation.body ?? (schema?.body as TSchema | undefined);
+  const isChange = method !== 'get' && operation.isRead !== true;
   const actor = {
     name: 'x-actor',
     in: 'header',

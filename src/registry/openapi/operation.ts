@@ -3,10 +3,14 @@ import type { TSchema } from 'typebox';
 /** What a route says of itself in the API's description, besides the schemas by which its requests are checked. */
 export interface Operation {
   readonly summary: string;
+  /** Of the request, where it is described more closely than its schema checks. */
+  readonly body?: TSchema;
   /** Of the answer: one record, */
   readonly data?: TSchema;
   /** or a page of them. */
   readonly page?: TSchema;
+  /** It changes nothing, though its method may say otherwise. */
+  readonly isRead?: true;
   /** The status of success, where it is not 200. */
   readonly status?: 201;
 }

@@ -1,0 +1,60 @@
+import { OperatorError } from '../../../config/operator-error.js';
+import { longestLineBytes } from '../../../registry/imports/read-line.js';
+import { importedSchema, mostEntries } from '../../../registry/imports/schema.js';
+import type { AdminClient } from '../admin-client.js';
+import { Batcher, type SizedEntry } from './batches.js';
+import { linesOf } from './lines.js';
+import { addCounts, noCounts, type Totals } from './totals.js';
+
+/** What an import did. */
+export interface ImportedFile extends Totals {
+  /** Whether everything is in the gateways' store already. */
+  readonly projected: boolean;
+}
+
+/** How lines that have been checked are imported. */
+export interface ImportOptions {
+  readonly client: AdminClient;
+  readonly stream: AsyncIterable<Buffer>;
+  readonly onProgress: (line: number) => void;
+  /** Asks for an end before the next batch. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Imports lines that have been checked, batch by batch, each whole or not at all. What is there already is left as it is,
+ * so that an import that was interrupted goes on where it is made again.
+ * @throws OperatorError that says how far it came, and how to go on
+ */
+export async function importLines({ client, stream, onProgress, signal }: ImportOptions): Promise<ImportedFile> {
+  const totals = { created: noCounts(), present: noCounts() };
+  let [last, projected] = [0, true];
+  const batcher = new Batcher<SizedEntry>(mostEntries, async (batch) => {
+    try {
+      if (signal.aborted) throw new OperatorError('Interrupted.');
+      const body = { entries: batch.map(({ value }) => value) };
+      const asked = { method: 'POST', path: ['imports'], body, expects: importedSchema, isRepeatable: true } as const;
+      const { data } = await client.ask(asked);
+      addCounts(totals, data);
+      last = batch.at(-1)?.line ?? last;
+      projected = data.projected;
+      onProgress(last);
+    } catch (error) {
+      throw error instanceof OperatorError ? stopped(error, last, batch[0]?.line ?? 0) : error;
+    }
+  });
+  for await (const { number, bytes } of linesOf(stream, longestLineBytes)) {
+    if (bytes === null || bytes.length === 0) continue;
+    await batcher.add({ line: number, value: JSON.parse(bytes.toString()) as object, bytes: bytes.length });
+  }
+  await batcher.flush();
+  return { ...totals, projected };
+}
+
+function stopped(error: OperatorError, last: number, next: number): OperatorError {
+  const done = last === 0 ? 'No line is known to be imported' : `Every line up to ${last} is imported`;
+  return new OperatorError(
+    `${error.message}\nStopped at line ${next}. ${done}. To go on, run the same command again: what is there already stays as it is.`,
+    { cause: error },
+  );
+}

@@ -1,0 +1,38 @@
+/** One line of a stream; its bytes are null where it is longer than allowed. */
+export interface Line {
+  /** From 1. */
+  readonly number: number;
+  readonly bytes: Buffer | null;
+  /** How much of the stream it and all lines before it are. */
+  readonly end: number;
+}
+
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
+
+/** The lines of a stream. Of a line that is too long no more is held than is allowed. */
+export async function* linesOf(stream: AsyncIterable<Buffer>, longestBytes: number): AsyncGenerator<Line> {
+  let [number, end, size] = [1, 0, 0];
+  let pieces: Buffer[] = [];
+  const line = (): Line => {
+    const bytes = size > longestBytes ? null : Buffer.concat(pieces);
+    return { number, bytes: bytes?.at(-1) === carriageReturn ? bytes.subarray(0, -1) : bytes, end };
+  };
+  const take = (piece: Buffer): void => {
+    size += piece.length;
+    end += piece.length;
+    if (size > longestBytes) pieces = [];
+    else pieces.push(piece);
+  };
+  for await (const chunk of stream) {
+    let start = 0;
+    for (let at = chunk.indexOf(lineFeed); at !== -1; at = chunk.indexOf(lineFeed, start)) {
+      take(chunk.subarray(start, at));
+      end += 1;
+      yield line();
+      [number, size, pieces, start] = [number + 1, 0, [], at + 1];
+    }
+    take(chunk.subarray(start));
+  }
+  if (size > 0) yield line();
+}

@@ -1,0 +1,55 @@
+import { mkdtemp, open, rm, type FileHandle } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+const flushBytes = 256 * 1024;
+
+/**
+ * Keeps the lines that were found good, so that what is imported is what was checked, also where it came from a pipe or
+ * the file changes meanwhile. The file has no name any more as soon as it is open, so nothing is left of it whatever
+ * happens.
+ */
+export class Spool {
+  readonly #file: FileHandle;
+  #waiting: Buffer[] = [];
+  #size = 0;
+
+  private constructor(file: FileHandle) {
+    this.#file = file;
+  }
+
+  static async open(): Promise<Spool> {
+    const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-import-'));
+    try {
+      return new Spool(await open(path.join(directory, 'lines'), 'wx+', 0o600));
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
+  }
+
+  /** Adds a line; without one, an empty line holds its place. */
+  async add(line = ''): Promise<void> {
+    const bytes = Buffer.from(`${line}\n`);
+    this.#waiting.push(bytes);
+    this.#size += bytes.length;
+    if (this.#size >= flushBytes) await this.#flush();
+  }
+
+  /** Everything that was added, from the beginning. */
+  async read(): Promise<AsyncIterable<Buffer>> {
+    await this.#flush();
+    return this.#file.createReadStream({ start: 0, autoClose: false, highWaterMark: flushBytes });
+  }
+
+  close(): Promise<void> {
+    return this.#file.close();
+  }
+
+  async #flush(): Promise<void> {
+    const bytes = Buffer.concat(this.#waiting);
+    [this.#waiting, this.#size] = [[], 0];
+    for (let written = 0; written < bytes.length;) {
+      written += (await this.#file.write(bytes, written)).bytesWritten;
+    }
+  }
+}

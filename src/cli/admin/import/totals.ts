@@ -1,0 +1,33 @@
+import type { Counts } from '../../../registry/imports/schema.js';
+
+/** What an import adds, or would add, and what is there already. */
+export interface Totals {
+  readonly created: Counts;
+  readonly present: Counts;
+}
+
+/** A new count of nothing. */
+export function noCounts() {
+  return { merchants: 0, keys: 0 };
+}
+
+/** Adds to a count. */
+export function addCounts(
+  sum: { readonly created: { merchants: number; keys: number }; readonly present: { merchants: number; keys: number } },
+  { created, present }: Totals,
+): void {
+  for (const kind of ['merchants', 'keys'] as const) {
+    sum.created[kind] += created[kind];
+    sum.present[kind] += present[kind];
+  }
+}
+
+/** In words: `2 merchants and 1 key`. */
+export function countsText({ merchants, keys }: Counts): string {
+  const parts = [merchants === 0 ? null : counted(merchants, 'merchant'), counted(keys, 'key')];
+  return parts.filter((part) => part !== null).join(' and ');
+}
+
+function counted(number: number, what: string): string {
+  return `${number} ${what}${number === 1 ? '' : 's'}`;
+}

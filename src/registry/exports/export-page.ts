@@ -1,0 +1,75 @@
+import type { Environment } from '../../policy/key-format.js';
+import { toApiKey, type StoredKey } from '../keys/repository.js';
+import { allowlistConcerns } from '../merchants/allowlists.js';
+import { toMerchant } from '../merchants/repository.js';
+import type { Merchant } from '../merchants/schema.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { ExportPage } from './schema.js';
+
+/** What is exported: everything, or what belongs to one merchant, or the keys of one environment. */
+export interface ExportFilter {
+  readonly merchantId?: string | undefined;
+  readonly environment?: Environment | undefined;
+  /** What was added by a later change is left out: a key must not come without its merchant. */
+  readonly until: number;
+}
+
+const pageLength = 500;
+const firstKey = 'key:';
+
+/**
+ * The entries after a place, merchants before keys and each in the order of its ids, so that what is added or changed
+ * meanwhile makes nothing come twice or be left out.
+ * @param after `next` of the page before; undefined: from the beginning
+ */
+export async function exportPage(
+  database: RegistryDatabase,
+  { merchantId, environment, until }: ExportFilter,
+  after = 'merchant:',
+): Promise<Omit<ExportPage, 'revision'>> {
+  const place = after.slice(after.indexOf(':') + 1);
+  if (after.startsWith(firstKey)) {
+    let keys = database
+      .selectFrom('api_keys')
+      .selectAll()
+      .where('key_id', '>', place)
+      .where('created_revision', '<=', until);
+    if (merchantId !== undefined) keys = keys.where('merchant_id', '=', merchantId);
+    if (environment !== undefined) keys = keys.where('environment', '=', environment);
+    const rows = await keys.orderBy('key_id').limit(pageLength).execute();
+    const last = rows.length < pageLength ? undefined : rows.at(-1);
+    return { entries: rows.map(keyEntry), next: last === undefined ? null : firstKey + last.key_id };
+  }
+  let merchants = database
+    .selectFrom('merchants')
+    .selectAll()
+    .where('id', '>', place)
+    .where('created_revision', '<=', until);
+  if (merchantId !== undefined) merchants = merchants.where('id', '=', merchantId);
+  const rows = await merchants.orderBy('id').limit(pageLength).execute();
+  const last = rows.length < pageLength ? undefined : rows.at(-1);
+  return {
+    entries: rows.map((row) => merchantEntry(toMerchant(row))),
+    next: last === undefined ? firstKey : `merchant:${last.id}`,
+  };
+}
+
+function merchantEntry({ id, name, status, goLive, ipAllowlist, originAllowlist }: Merchant) {
+  const lists = { ipAllowlist, originAllowlist };
+  // What was confirmed here need not be asked for again where it is imported.
+  const confirm = [...new Set(allowlistConcerns(lists).map(({ flag }) => flag))];
+  return {
+    ...({ type: 'merchant', merchantId: id, name, status, goLive } as const),
+    ipAllowlist: ipAllowlist === null ? null : [...ipAllowlist],
+    originAllowlist: originAllowlist === null ? null : [...originAllowlist],
+    ...(confirm.length === 0 ? {} : { confirm }),
+  };
+}
+
+function keyEntry(row: StoredKey) {
+  const { keyId, merchantId, environment, status, permissions, expiresAt, label } = toApiKey(row);
+  return {
+    ...({ type: 'key', keyId, lookupId: row.lookup_id, merchantId, environment } as const),
+    ...{ status: status as 'ACTIVE', permissions: [...permissions], expiresAt, label },
+  };
+}

@@ -1,0 +1,108 @@
+import type { RegistryDatabase } from '../registry-database.js';
+import { readEntry, type Entry, type KeyEntry, type MerchantEntry } from './entry.js';
+import type { Checked, Counts } from './schema.js';
+import { findStored, keyDifferences, merchantDifferences, type StoredEntries } from './stored-entries.js';
+
+/** One thing that is wrong with an entry. */
+export type EntryProblem = Checked['problems'][number];
+
+/** What is to be imported of a batch, what is there already, and what is wrong. */
+export interface CheckedEntries {
+  readonly merchants: readonly MerchantEntry[];
+  readonly keys: readonly KeyEntry[];
+  readonly present: Counts;
+  readonly problems: readonly EntryProblem[];
+}
+
+/**
+ * Checks entries, each by itself and against those before it and the registry.
+ * @param expected ids of merchants that will be there
+ */
+export async function checkEntries(
+  database: RegistryDatabase,
+  given: readonly unknown[],
+  expected: readonly string[] = [],
+): Promise<CheckedEntries> {
+  const problems: EntryProblem[] = [];
+  const read: { index: number; entry: Entry }[] = [];
+  for (const [index, value] of given.entries()) {
+    const entry = readEntry(value);
+    if ('type' in entry) read.push({ index, entry });
+    else problems.push(...entry.map((problem) => ({ index, ...problem })));
+  }
+  const entries = read.map(({ entry }) => entry);
+  const batch = new Batch(entries.length === 0 ? nothing : await findStored(database, entries), expected);
+  for (const { index, entry } of read) {
+    const problem = entry.type === 'merchant' ? batch.takeMerchant(entry, index) : batch.takeKey(entry, index);
+    if (problem !== null) problems.push({ index, ...problem });
+  }
+  const { merchants, keys, present } = batch;
+  return { merchants, keys, present, problems: problems.toSorted((a, b) => a.index - b.index) };
+}
+
+const nothing: StoredEntries = { merchants: new Map(), byLookupId: new Map(), byKeyId: new Map() };
+
+type Problem = Omit<EntryProblem, 'index'>;
+
+/** Sorts entries that are right by themselves into those to import and those that are there. */
+class Batch {
+  readonly merchants: MerchantEntry[] = [];
+  readonly keys: KeyEntry[] = [];
+  readonly present = { merchants: 0, keys: 0 };
+  readonly #stored: StoredEntries;
+  readonly #known: Set<string>;
+  readonly #seen = new Map<string, number>();
+
+  constructor(stored: StoredEntries, expected: readonly string[]) {
+    this.#stored = stored;
+    this.#known = new Set([...stored.merchants.keys(), ...expected]);
+  }
+
+  takeMerchant(entry: MerchantEntry, index: number): Problem | null {
+    const { merchantId } = entry;
+    const repeated = this.#repeated('merchantId', merchantId, index, 'merchant');
+    if (repeated !== null) return repeated;
+    const stored = this.#stored.merchants.get(merchantId);
+    const others = stored === undefined ? [] : merchantDifferences(entry, stored);
+    if (others.length > 0) return thereAlready('merchantId', 'the merchant', others);
+    this.#known.add(merchantId);
+    if (stored === undefined) this.merchants.push(entry);
+    else this.present.merchants += 1;
+    return null;
+  }
+
+  takeKey(entry: KeyEntry, index: number): Problem | null {
+    const { lookupId, keyId, merchantId } = entry;
+    const repeated =
+      this.#repeated('lookupId', lookupId, index) ??
+      (keyId === null ? null : this.#repeated('keyId', keyId, index, 'key'));
+    if (repeated !== null) return repeated;
+    const stored = this.#stored.byLookupId.get(lookupId);
+    const others = stored === undefined ? [] : keyDifferences(entry, stored);
+    if (others.length > 0) return thereAlready('lookupId', 'the key', others);
+    if (stored !== undefined) {
+      this.present.keys += 1;
+      return null;
+    }
+    if (keyId !== null && this.#stored.byKeyId.has(keyId)) {
+      return { path: 'keyId', message: 'keyId is that of another key in the registry' };
+    }
+    if (!this.#known.has(merchantId)) {
+      const message = `merchantId: the registry has no merchant ${merchantId}; create it, or import it before its keys`;
+      return { path: 'merchantId', message };
+    }
+    this.keys.push(entry);
+    return null;
+  }
+
+  #repeated(field: string, value: string, index: number, what: string = field): Problem | null {
+    const name = `${what} ${value}`;
+    const earlier = this.#seen.get(name);
+    this.#seen.set(name, earlier ?? index);
+    return earlier === undefined ? null : { path: field, message: `${field} is that of entries[${earlier}] already` };
+  }
+}
+
+function thereAlready(path: string, what: string, others: readonly string[]): Problem {
+  return { path, message: `${path}: ${what} is in the registry already, with another ${others.join(', ')}` };
+}

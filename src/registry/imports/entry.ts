@@ -1,0 +1,81 @@
+import type { Static } from 'typebox';
+import type { Problem } from '../../rest/envelope.js';
+import { Refusal } from '../../rest/refusal.js';
+import { fieldProblems } from '../../rest/validation.js';
+import { momentIn } from '../fields.js';
+import { permissionProblem } from '../keys/permission-problem.js';
+import { acceptAllowlists } from '../merchants/allowlists.js';
+import { holdsApiKey, holdsApiKeyMessage } from './holds-api-key.js';
+import { keyEntrySchema, merchantEntrySchema } from './schema.js';
+
+/** A merchant to import, in canonical form. */
+export interface MerchantEntry {
+  readonly type: 'merchant';
+  readonly merchantId: string;
+  readonly name: string;
+  readonly status: string;
+  readonly goLive: boolean;
+  readonly ipAllowlist: readonly string[] | null;
+  readonly originAllowlist: readonly string[] | null;
+}
+
+/** A key to import, in canonical form: the look-up id in lower case, each permission once. */
+export interface KeyEntry {
+  readonly type: 'key';
+  readonly lookupId: string;
+  readonly merchantId: string;
+  readonly environment: 'live' | 'test';
+  readonly status: string;
+  readonly permissions: readonly string[];
+  /** In milliseconds since 1970; null: never. */
+  readonly expiresAt: number | null;
+  readonly label: string | null;
+  /** Null: it gets one. */
+  readonly keyId: string | null;
+}
+
+/** One thing to import. */
+export type Entry = MerchantEntry | KeyEntry;
+
+const latest = Date.UTC(9999, 11, 31);
+const merchantProblems = fieldProblems(merchantEntrySchema, 'field');
+const keyProblems = fieldProblems(keyEntrySchema, 'field');
+
+/** Reads one entry, or says all that is wrong with it by itself. Nothing that could be a key is repeated. */
+export function readEntry(value: unknown): Entry | readonly Problem[] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    return [{ path: '', message: 'must be a JSON object' }];
+  }
+  if (holdsApiKey(JSON.stringify(value))) return [{ path: '', message: holdsApiKeyMessage }];
+  return 'type' in value && value.type === 'merchant' ? readMerchant(value) : readKey(value);
+}
+
+function readMerchant(value: object): MerchantEntry | readonly Problem[] {
+  const problems = merchantProblems(value);
+  if (problems.length > 0) return problems;
+  const { confirm, ...given } = value as Static<typeof merchantEntrySchema>;
+  try {
+    const { ipAllowlist = null, originAllowlist = null } = acceptAllowlists(given, confirm);
+    return { ...given, ipAllowlist, originAllowlist };
+  } catch (error) {
+    if (error instanceof Refusal) return error.problems;
+    throw error;
+  }
+}
+
+function readKey(value: object): KeyEntry | readonly Problem[] {
+  const problems = keyProblems(value);
+  if (problems.length > 0) return problems;
+  const given = value as Static<typeof keyEntrySchema>;
+  const { expiresAt: end = null, label = null, keyId = null } = given;
+  const expiresAt = end === null ? null : momentIn(end);
+  const wrong = [
+    permissionProblem(given.permissions),
+    end !== null && (expiresAt === null || expiresAt < 0 || expiresAt > latest)
+      ? { path: 'expiresAt', message: 'expiresAt must be a date and time that there is, from 1970 to 9999' }
+      : null,
+  ].filter((problem) => problem !== null);
+  if (wrong.length > 0) return wrong;
+  const [lookupId, permissions] = [given.lookupId.toLowerCase(), [...new Set(given.permissions)]];
+  return { ...given, type: 'key', lookupId, permissions, expiresAt, label, keyId };
+}

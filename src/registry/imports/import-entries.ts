@@ -1,0 +1,93 @@
+import { Refusal } from '../../rest/refusal.js';
+import { makeChange, type Change } from '../change.js';
+import type { NewEvent } from '../events/repository.js';
+import { toMerchant } from '../merchants/repository.js';
+import { newId, type RegistryContext } from '../registry-context.js';
+import { checkEntries, type EntryProblem } from './check-entries.js';
+import type { KeyEntry, MerchantEntry } from './entry.js';
+import type { Counts } from './schema.js';
+
+/** What an import did. */
+export interface Imported {
+  readonly created: Counts;
+  readonly present: Counts;
+  /** Of the change; null where everything was there already. */
+  readonly revision: number | null;
+}
+
+const mostProblems = 100;
+
+/**
+ * Imports entries in one change: all of them or, where anything is wrong with one, none. What is there already with the
+ * same content stays as it is, so that the same import can be made again.
+ * @throws Refusal with what is wrong
+ */
+export function importEntries(
+  context: Pick<RegistryContext, 'database' | 'clock' | 'random' | 'onChange'>,
+  actor: string,
+  given: readonly unknown[],
+): Promise<Imported> {
+  return makeChange<Imported>(context, actor, async (change) => {
+    const { merchants, keys, present, problems } = await checkEntries(change.transaction, given);
+    const [first, ...others] = problems.slice(0, mostProblems).map(asProblem);
+    if (first !== undefined) throw Refusal.invalid([first, ...others]);
+    const created = { merchants: merchants.length, keys: keys.length };
+    if (merchants.length + keys.length === 0) return { result: { created, present, revision: null }, changed: null };
+
+    const merchantEvents = await addMerchants(change, merchants);
+    const keyEvents = await addKeys(change, keys, () => newId('key', change.now, context.random));
+    const records = [
+      ...merchants.map(({ merchantId }) => `merchant:${merchantId}`),
+      ...keys.map(({ lookupId }) => `key:${lookupId}`),
+    ];
+    const result = { created, present, revision: change.revision };
+    return { result, changed: { events: [...merchantEvents, ...keyEvents], records } };
+  });
+}
+
+function asProblem({ index, path, message }: EntryProblem) {
+  const place = `entries[${index}]`;
+  return { path: path === '' ? place : `${place}.${path}`, message: `${place}: ${message}` };
+}
+
+async function addMerchants(change: Change, merchants: readonly MerchantEntry[]): Promise<NewEvent[]> {
+  if (merchants.length === 0) return [];
+  const rows = merchants.map(({ merchantId, name, status, goLive, ipAllowlist, originAllowlist }) => ({
+    ...{ id: merchantId, name, status, go_live: goLive ? 1 : 0 },
+    ip_allowlist: ipAllowlist === null ? null : JSON.stringify(ipAllowlist),
+    origin_allowlist: originAllowlist === null ? null : JSON.stringify(originAllowlist),
+    ...stamps(change),
+  }));
+  await change.transaction.insertInto('merchants').values(rows).execute();
+  return rows.map((row) => ({
+    ...{ action: 'merchant.imported', merchantId: row.id, keyId: null, before: null, after: toMerchant(row) },
+  }));
+}
+
+/**
+ * One event for the keys of a merchant names them all, so that an import of many does not fill the trail with as many
+ * lines. What each was like when it came is what it is now, or `before` of the next event about it.
+ */
+async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => string): Promise<NewEvent[]> {
+  if (keys.length === 0) return [];
+  const rows = keys.map(({ keyId, lookupId, merchantId, environment, status, permissions, label, expiresAt }) => ({
+    ...{ key_id: keyId ?? nextId(), merchant_id: merchantId, lookup_id: lookupId, environment, status, label },
+    permissions: JSON.stringify(permissions),
+    expires_at: expiresAt,
+    ...stamps(change),
+  }));
+  await change.transaction.insertInto('api_keys').values(rows).execute();
+  const imported = new Map<string, string[]>();
+  for (const { merchant_id, key_id } of rows) {
+    const ids = imported.get(merchant_id);
+    if (ids === undefined) imported.set(merchant_id, [key_id]);
+    else ids.push(key_id);
+  }
+  return [...imported].map(([merchantId, keyIds]) => ({
+    ...{ action: 'keys.imported', merchantId, keyId: null, before: null, after: { keys: keyIds.length, keyIds } },
+  }));
+}
+
+function stamps({ revision, now }: Change) {
+  return { created_revision: revision, revision, created_at: now, updated_at: now };
+}

@@ -1,0 +1,30 @@
+import type { Problem } from '../../rest/envelope.js';
+import { parseStrictJson, StrictJsonError } from '../../rest/strict-json.js';
+import { readEntry, type Entry } from './entry.js';
+import { holdsApiKey, holdsApiKeyMessage } from './holds-api-key.js';
+
+/** The longest line of an import: a merchant with both lists full, and nothing that a request could not hold. */
+export const longestLineBytes = 768 * 1024;
+
+/** A line of an import as it is sent, and what it says. */
+export interface ReadLine {
+  readonly value: object;
+  readonly entry: Entry;
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+/** Reads one line of an import, or says all that is wrong with it by itself, without repeating what could be a key. */
+export function readLine(bytes: Uint8Array): ReadLine | readonly Problem[] {
+  try {
+    const text = utf8.decode(bytes);
+    if (holdsApiKey(text)) return [{ path: '', message: holdsApiKeyMessage }];
+    const value = parseStrictJson(text);
+    const entry = readEntry(value);
+    return 'type' in entry ? { value: value as object, entry } : entry;
+  } catch (error) {
+    if (error instanceof StrictJsonError) return [{ path: '', message: 'is not valid JSON, or names a field twice' }];
+    if (error instanceof TypeError) return [{ path: '', message: 'is not valid UTF-8' }];
+    throw error;
+  }
+}

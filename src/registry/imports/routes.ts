@@ -1,0 +1,60 @@
+import { success } from '../../rest/envelope.js';
+import { noQuery } from '../../rest/rest-app.js';
+import { actorOf } from '../actor.js';
+import type { ProjectionWait } from '../propagation.js';
+import type { Routes } from '../routes.js';
+import { checkEntries } from './check-entries.js';
+import { importEntries } from './import-entries.js';
+import { checkBody, checkedSchema, importBodies, importBody, importedSchema } from './schema.js';
+
+/**
+ * Imports of merchants and of keys by their hashes, in batches. Everything in them is new to gateways, which have nothing
+ * old to drop, so an answer waits for the store alone: whoever imports many is held up by it, and the outbox stays short.
+ */
+export function importRoutes(untilProjected: ProjectionWait): Routes {
+  return (app, context) => {
+    app.post(
+      '/imports/check',
+      {
+        schema: { body: checkBody, querystring: noQuery },
+        config: {
+          operation: {
+            summary: 'Say what an import would do, and what is wrong with it; nothing is stored',
+            body: importBodies.check,
+            data: checkedSchema,
+            isRead: true,
+          },
+        },
+      },
+      async ({ body }) => {
+        const { merchants, keys, present, problems } = await checkEntries(
+          context.database,
+          body.entries,
+          body.merchants,
+        );
+        const created = { merchants: merchants.length, keys: keys.length };
+        return success('Import checked', { created, present, problems });
+      },
+    );
+
+    app.post(
+      '/imports',
+      {
+        schema: { body: importBody, querystring: noQuery },
+        config: {
+          operation: {
+            summary: 'Import merchants, and keys by their hashes: all of them or none',
+            body: importBodies.import,
+            data: importedSchema,
+          },
+        },
+      },
+      async (request, reply) => {
+        const imported = await importEntries(context, actorOf(request), request.body.entries);
+        const projected = imported.revision === null || (await untilProjected(imported.revision));
+        reply.code(projected ? 200 : 202);
+        return success('Imported', { ...imported, projected });
+      },
+    );
+  };
+}
