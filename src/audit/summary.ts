@@ -1,0 +1,175 @@
+import { addressOf } from './access-entry.js';
+import type { AccessEntry } from './access-entry.js';
+import { Tally } from './tally.js';
+import type { Count } from './tally.js';
+
+/** A key that came from an address for the first time in the log. */
+export interface NewAddress {
+  readonly key: string;
+  readonly merchant: string | null;
+  readonly address: string;
+  readonly at: string;
+  readonly code: string;
+}
+
+/** Requests of one span of time. */
+export interface Span {
+  /** ISO 8601. */
+  readonly from: string;
+  readonly accepted: number;
+  readonly refused: number;
+}
+
+/** What a log says on the whole. */
+export interface Summary {
+  readonly requests: number;
+  readonly accepted: number;
+  /** Lines that are no request's. */
+  readonly otherLines: number;
+  readonly from: string | null;
+  readonly to: string | null;
+  readonly spans: readonly Span[];
+  readonly spanMinutes: number;
+  /** Why requests were not accepted. */
+  readonly codes: readonly Count[];
+  readonly merchants: readonly Count[];
+  readonly refusedMerchants: readonly Count[];
+  readonly addresses: readonly Count[];
+  readonly refusedAddresses: readonly Count[];
+  readonly countries: readonly Count[];
+  readonly newAddresses: readonly NewAddress[];
+  readonly newAddressCount: number;
+  /** Keys that were sent over plain HTTP or through Tor, by their id, or else their fingerprint. */
+  readonly exposedKeys: readonly Count[];
+}
+
+const most = 10;
+const limit = 100_000;
+const mostNewAddresses = 50;
+const minute = 60_000;
+/** A chart has so many spans at most; before that, spans become longer. */
+const mostSpans = 120;
+const spanLengths = [1, 5, 15, 60, 360, 1440, 10_080, 43_200];
+
+/** Sums up the lines of requests, one by one, in bounded memory. */
+export class Summing {
+  readonly #codes = new Tally(1_000);
+  readonly #merchants = new Tally(limit);
+  readonly #refusedMerchants = new Tally(limit);
+  readonly #addresses = new Tally(limit);
+  readonly #refusedAddresses = new Tally(limit);
+  readonly #countries = new Tally(1_000);
+  readonly #exposedKeys = new Tally(limit);
+  readonly #minutes = new Map<number, { accepted: number; refused: number }>();
+  readonly #addressesOfKeys = new Map<string, Set<string>>();
+  readonly #newAddresses: NewAddress[] = [];
+  #pairs = 0;
+  #newAddressCount = 0;
+  #requests = 0;
+  #accepted = 0;
+  #otherLines = 0;
+  #first: string | null = null;
+  #last: string | null = null;
+
+  /** @param entry null for a line that is no request's */
+  add(entry: AccessEntry | null): void {
+    if (entry === null) {
+      this.#otherLines += 1;
+      return;
+    }
+    const { code } = entry.event;
+    const accepted = code === 'accepted';
+    const merchant = entry.organization?.id;
+    const address = addressOf(entry);
+    const country = entry.client?.geo?.country_iso_code;
+    this.#requests += 1;
+    if (accepted) this.#accepted += 1;
+    else this.#codes.add(code);
+    if (merchant !== undefined) (accepted ? this.#merchants : this.#refusedMerchants).add(merchant);
+    if (address !== null) {
+      this.#addresses.add(address);
+      if (!accepted) this.#refusedAddresses.add(address);
+      this.#noteAddress(entry, address);
+    }
+    if (country !== undefined) this.#countries.add(country);
+    const key = entry.gateway.key?.id ?? entry.gateway.key?.fingerprint;
+    if (key !== undefined && (code === 'https_required' || code === 'tor_blocked')) this.#exposedKeys.add(key);
+    this.#noteTime(entry['@timestamp'], accepted);
+  }
+
+  /** Says what the lines were. */
+  end(): Summary {
+    const spanMinutes = this.#spanMinutes();
+    return {
+      requests: this.#requests,
+      accepted: this.#accepted,
+      otherLines: this.#otherLines,
+      from: this.#first,
+      to: this.#last,
+      spans: this.#spans(spanMinutes),
+      spanMinutes,
+      codes: this.#codes.top(30),
+      merchants: this.#merchants.top(most),
+      refusedMerchants: this.#refusedMerchants.top(most),
+      addresses: this.#addresses.top(most),
+      refusedAddresses: this.#refusedAddresses.top(most),
+      countries: this.#countries.top(most),
+      newAddresses: this.#newAddresses,
+      newAddressCount: this.#newAddressCount,
+      exposedKeys: this.#exposedKeys.top(most),
+    };
+  }
+
+  /** The first address of a key is not new: the log has to begin somewhere. */
+  #noteAddress(entry: AccessEntry, address: string): void {
+    const key = entry.gateway.key?.id;
+    if (key === undefined || this.#pairs >= limit) return;
+    const known = this.#addressesOfKeys.get(key);
+    if (known?.has(address) === true) return;
+    this.#pairs += 1;
+    if (known === undefined) {
+      this.#addressesOfKeys.set(key, new Set([address]));
+      return;
+    }
+    known.add(address);
+    this.#newAddressCount += 1;
+    const merchant = entry.organization?.id ?? null;
+    this.#newAddresses.push({ key, merchant, address, at: entry['@timestamp'], code: entry.event.code });
+    if (this.#newAddresses.length > mostNewAddresses) this.#newAddresses.shift();
+  }
+
+  #noteTime(timestamp: string, accepted: boolean): void {
+    const time = Date.parse(timestamp);
+    if (Number.isNaN(time)) return;
+    if (this.#first === null || timestamp < this.#first) this.#first = timestamp;
+    if (this.#last === null || timestamp > this.#last) this.#last = timestamp;
+    const at = Math.floor(time / minute);
+    const span = this.#minutes.get(at) ?? { accepted: 0, refused: 0 };
+    span[accepted ? 'accepted' : 'refused'] += 1;
+    if (this.#minutes.size < limit * 10) this.#minutes.set(at, span);
+  }
+
+  #spanMinutes(): number {
+    if (this.#first === null || this.#last === null) return 1;
+    const minutes = (Date.parse(this.#last) - Date.parse(this.#first)) / minute + 1;
+    return spanLengths.find((length) => minutes / length <= mostSpans) ?? Math.ceil(minutes / mostSpans);
+  }
+
+  #spans(length: number): Span[] {
+    if (this.#first === null || this.#last === null) return [];
+    const index = (timestamp: string): number => Math.floor(Date.parse(timestamp) / minute / length);
+    const first = index(this.#first);
+    const spans = Array.from({ length: index(this.#last) - first + 1 }, (_, at) => ({
+      from: new Date((first + at) * length * minute).toISOString(),
+      accepted: 0,
+      refused: 0,
+    }));
+    for (const [at, { accepted, refused }] of this.#minutes) {
+      const span = spans[Math.floor(at / length) - first];
+      if (span === undefined) continue;
+      span.accepted += accepted;
+      span.refused += refused;
+    }
+    return spans;
+  }
+}

@@ -1,0 +1,37 @@
+import { InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
+import { compileIpRanges, InvalidIpRange } from '../../policy/ip-ranges.js';
+import type { IpRanges } from '../../policy/ip-ranges.js';
+import { secondsIn } from '../admin/arguments.js';
+
+/** The options by which `search` and `summary` choose lines. */
+export function searchOptions(command: Command): Command {
+  return command
+    .option('--merchant <id>', 'whose requests')
+    .option('--key <id>', "by a key's id")
+    .option('--fingerprint <hex>', 'by what keys fingerprint prints')
+    .option('--code <code>', 'accepted, or the code of a refusal')
+    .option('--address <address>', 'from an address or a CIDR, of the client or of its proxy', rangesIn)
+    .option('--path <path>', 'to a path and whatever is below it, without a query')
+    .option('--since <time>', 'from then on: 2026-11-20T10:00:00Z, or 24h for a day ago', timeIn)
+    .option('--until <time>', 'up to but without then', timeIn)
+    .option('--request-id <id>', 'by the x-request-id of the answer');
+}
+
+const timeForm = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;
+
+function timeIn(value: string): number {
+  if (/^\d+[smhd]$/.test(value)) return Date.now() - secondsIn(value) * 1000;
+  const time = timeForm.test(value) ? Date.parse(value) : NaN;
+  if (!Number.isNaN(time)) return time;
+  throw new InvalidArgumentError('Expected a time such as 2026-11-20, 2026-11-20T10:00:00Z, or 24h.');
+}
+
+function rangesIn(value: string): IpRanges {
+  try {
+    return compileIpRanges([value]);
+  } catch (error) {
+    if (error instanceof InvalidIpRange) throw new InvalidArgumentError('Expected an IP address or CIDR.');
+    throw error;
+  }
+}

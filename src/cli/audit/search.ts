@@ -1,0 +1,68 @@
+import { Command, InvalidArgumentError } from 'commander';
+import { addressOf, parseAccessEntry } from '../../audit/access-entry.js';
+import type { AccessEntry } from '../../audit/access-entry.js';
+import { readLogLines } from '../../audit/log-lines.js';
+import { matches } from '../../audit/search.js';
+import type { Search } from '../../audit/search.js';
+import { printable } from '../admin/printable.js';
+import type { CommandIo } from '../command-io.js';
+import { searchOptions } from './log-options.js';
+
+interface Options extends Search {
+  readonly limit: number;
+  readonly json?: true;
+}
+
+const defaultLimit = 1_000;
+const maxLimit = 100_000;
+
+/** `audit search`. */
+export function searchCommand(io: CommandIo): Command {
+  const command = new Command('search')
+    .description('print the lines of a log that match all that is asked')
+    .argument('<file...>', 'in the order of their lines; .gz is unpacked, - is standard input');
+  return searchOptions(command)
+    .option('--limit <count>', `stop after so many lines, at most ${maxLimit}`, limitIn, defaultLimit)
+    .option('--json', 'print the lines as they stand')
+    .addHelpText('after', '\nIt does not verify the log: audit verify does.')
+    .action((files: string[], options: Options) => search(files, options, io));
+}
+
+async function search(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {
+  let found = 0;
+  for await (const lines of readLogLines(files)) {
+    for (const { bytes } of lines) {
+      const line = bytes?.toString('utf8') ?? '';
+      const entry = parseAccessEntry(line);
+      if (entry === null || !matches(entry, options)) continue;
+      if (found === options.limit) {
+        err(`There are more than ${options.limit} lines: see --limit, or ask for less.\n`);
+        return;
+      }
+      found += 1;
+      // A line of the gateway has nothing that a terminal would obey; one that was put there may have.
+      out(`${printable(options.json === true ? line : rowOf(entry))}\n`);
+    }
+  }
+  if (found === 0) err('No line matches.\n');
+}
+
+function rowOf(entry: AccessEntry): string {
+  const { event, http, url, organization, gateway } = entry;
+  return [
+    entry['@timestamp'],
+    http.response.status_code,
+    event.code.padEnd(18),
+    (addressOf(entry) ?? '-').padEnd(15),
+    organization?.id ?? '-',
+    gateway.key?.id ?? gateway.key?.fingerprint ?? '-',
+    http.request.id ?? '-',
+    `${http.request.method ?? '-'} ${url?.path ?? '-'}`,
+  ].join('  ');
+}
+
+function limitIn(value: string): number {
+  const limit = /^\d{1,6}$/.test(value) ? Number(value) : 0;
+  if (limit >= 1 && limit <= maxLimit) return limit;
+  throw new InvalidArgumentError(`Expected a whole number from 1 to ${maxLimit}.`);
+}

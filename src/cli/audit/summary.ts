@@ -1,0 +1,89 @@
+import { writeFile } from 'node:fs/promises';
+import { Command } from 'commander';
+import { parseAccessEntry } from '../../audit/access-entry.js';
+import { readLogLines } from '../../audit/log-lines.js';
+import { matches } from '../../audit/search.js';
+import type { Search } from '../../audit/search.js';
+import { Summing } from '../../audit/summary.js';
+import type { Summary } from '../../audit/summary.js';
+import { summaryHtml } from '../../audit/summary-html.js';
+import type { Count } from '../../audit/tally.js';
+import { OperatorError } from '../../config/operator-error.js';
+import { printableJson } from '../admin/printable.js';
+import { tableLines } from '../admin/table.js';
+import type { CommandIo } from '../command-io.js';
+import { searchOptions } from './log-options.js';
+
+interface Options extends Search {
+  readonly html?: string;
+  readonly json?: true;
+}
+
+/** `audit summary`. */
+export function summaryCommand(io: CommandIo): Command {
+  const command = new Command('summary')
+    .description('count the requests of a log: refusals, merchants, addresses, countries, keys at risk')
+    .argument('<file...>', 'in the order of their lines; .gz is unpacked, - is standard input');
+  return searchOptions(command)
+    .option('--html <file>', 'write one page with charts, which needs nothing else')
+    .option('--json', 'print JSON')
+    .addHelpText('after', '\nIt does not verify the log: audit verify does.')
+    .action((files: string[], options: Options) => summarise(files, options, io));
+}
+
+async function summarise(files: readonly string[], options: Options, { out }: CommandIo): Promise<void> {
+  const summing = new Summing();
+  for await (const lines of readLogLines(files)) {
+    for (const { bytes } of lines) {
+      const entry = parseAccessEntry(bytes?.toString('utf8') ?? '');
+      if (entry === null || matches(entry, options)) summing.add(entry);
+    }
+  }
+  const summary = summing.end();
+  if (options.html !== undefined) await writePage(options.html, summary);
+  out(options.json === true ? `${printableJson(summary)}\n` : asText(summary));
+}
+
+async function writePage(file: string, summary: Summary): Promise<void> {
+  try {
+    await writeFile(file, summaryHtml(summary, 'merchant-gateway: access log'), { mode: 0o640 });
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
+    throw new OperatorError(`${file} cannot be written: ${reason}.`, { cause: error });
+  }
+}
+
+function asText(summary: Summary): string {
+  const { requests, accepted, from, to, newAddresses, newAddressCount } = summary;
+  const table = (heading: string, counts: readonly Count[]): string[] =>
+    counts.length === 0
+      ? []
+      : [
+          '',
+          ...tableLines(
+            [heading, 'REQUESTS'],
+            counts.map(({ value, count }) => [value, String(count)]),
+          ),
+        ];
+  const lines = [
+    `${requests} requests from ${from ?? 'no time'} to ${to ?? 'no time'}: ${accepted} accepted, ${requests - accepted} not.`,
+    ...table('NOT ACCEPTED BECAUSE', summary.codes),
+    ...table('MERCHANT, ACCEPTED', summary.merchants),
+    ...table('MERCHANT, NOT ACCEPTED', summary.refusedMerchants),
+    ...table('ADDRESS', summary.addresses),
+    ...table('ADDRESS, NOT ACCEPTED', summary.refusedAddresses),
+    ...table('COUNTRY', summary.countries),
+    ...table('KEY OVER PLAIN HTTP OR THROUGH TOR', summary.exposedKeys),
+    ...(newAddressCount === 0
+      ? []
+      : [
+          '',
+          ...tableLines(
+            ['KEY FROM A NEW ADDRESS', 'MERCHANT', 'ADDRESS', 'AT', 'CODE'],
+            newAddresses.map(({ key, merchant, address, at, code }) => [key, merchant ?? '-', address, at, code]),
+          ),
+          ...(newAddressCount > newAddresses.length ? [`and ${newAddressCount - newAddresses.length} before`] : []),
+        ]),
+  ];
+  return `${lines.join('\n')}\n`;
+}

@@ -1,0 +1,259 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
+import { gzipSync } from 'node:zlib';
+import t from 'tap';
+import type { Test } from 'tap';
+import { readLogLines } from '../../src/audit/log-lines.js';
+import { fingerprintCommand } from '../../src/cli/audit/fingerprint.js';
+import { run } from '../../src/cli/run.js';
+import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
+import { openLog, testSecret } from '../telemetry/open-log.js';
+
+interface Outcome {
+  readonly status: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+async function audit(...args: string[]): Promise<Outcome> {
+  let [out, err] = ['', ''];
+  const status = await run(['audit', ...args], { out: (text) => (out += text), err: (text) => (err += text) });
+  return { status, out, err };
+}
+
+interface Request {
+  readonly at: string;
+  readonly code: string;
+  readonly address: string;
+  readonly proxy?: string;
+  readonly key?: string;
+  readonly merchant?: string;
+  readonly path?: string;
+  readonly id?: string;
+  readonly country?: string;
+  readonly fingerprint?: string;
+}
+
+function lineOf({ at, code, address, proxy, key, merchant, path, id, country, fingerprint }: Request): object {
+  return {
+    '@timestamp': `2024-11-20T${at}:00.000Z`,
+    http: { request: { id: id ?? 'r', method: 'GET' }, response: { status_code: code === 'accepted' ? 200 : 401 } },
+    url: { path: path ?? '/v1/payouts' },
+    client: { ip: address, geo: country === undefined ? undefined : { country_iso_code: country } },
+    source: { ip: proxy ?? address },
+    organization: merchant === undefined ? undefined : { id: merchant },
+    gateway: { key: { id: key, fingerprint } },
+    event: { action: 'api-request', code, duration: 1000 },
+  };
+}
+
+const hostile = '</td><script>alert(1)</script>"\u202e\u009b[2J';
+const requests: readonly Request[] = [
+  {
+    at: '10:00',
+    code: 'accepted',
+    address: '192.0.2.1',
+    key: 'key_a',
+    merchant: 'm_a',
+    path: '/v1/payouts/1',
+    id: 'r1',
+    country: 'NL',
+  },
+  {
+    at: '10:01',
+    code: 'accepted',
+    address: '192.0.2.1',
+    key: 'key_a',
+    merchant: 'm_a',
+    path: '/v1/payoutsx',
+    id: 'r2',
+    country: 'NL',
+  },
+  {
+    at: '10:02',
+    code: 'ip_not_allowed',
+    address: '198.51.100.7',
+    key: 'key_a',
+    merchant: 'm_a',
+    id: 'r3',
+    country: 'DE',
+  },
+  { at: '10:03', code: 'key_unknown', address: '2001:db8::1', fingerprint: 'ab'.repeat(16), id: 'r4' },
+  {
+    at: '11:00',
+    code: 'https_required',
+    address: '192.0.2.9',
+    proxy: '10.0.0.1',
+    key: 'key_b',
+    merchant: 'm_b',
+    id: 'r5',
+  },
+  { at: '11:30', code: 'tor_blocked', address: '198.51.100.7', fingerprint: 'cd'.repeat(16), id: 'r6' },
+  { at: '12:00', code: 'key_unknown', address: '198.51.100.7', merchant: hostile, path: `/${hostile}`, id: 'r7' },
+];
+
+async function logOf(t: Test): Promise<{ file: string; secretFile: string }> {
+  const directory = t.testdir({ secret: 'a secret of the tests alone\n' });
+  const file = `${directory}/access.log`;
+  const log = openLog(file);
+  for (const request of requests) log.write(lineOf(request));
+  await log.close(30_000);
+  return { file, secretFile: `${directory}/secret` };
+}
+
+t.test('audit verify proves a log, packed or not, and names what is wrong with another', async (t) => {
+  const { file, secretFile } = await logOf(t);
+  const intact = await audit('verify', '--secret-file', secretFile, file);
+  t.match(intact, { status: 0, out: 'Intact: 9 lines, 1 chains, 0 findings.\n', err: '' });
+  writeFileSync(`${file}.gz`, gzipSync(readFileSync(file)));
+  t.equal((await audit('verify', '--secret-file', secretFile, `${file}.gz`)).status, 0);
+  const config = `${file}.yaml`;
+  writeFileSync(config, JSON.stringify({ accessLog: { secretFile } }));
+  t.equal((await audit('verify', '--config', config, file)).status, 0);
+
+  writeFileSync(file, readFileSync(file, 'utf8').replace('ip_not_allowed', 'accepted'));
+  const edited = await audit('verify', '--secret-file', secretFile, file);
+  t.equal(edited.status, 1);
+  t.match(edited.out, `${file}:4: edited: line 4 of its chain is not what was written\n`);
+  t.match(edited.err, 'The log is NOT INTACT: 9 lines, 1 chains, 1 findings.');
+  const asJson = await audit('verify', '--json', '--secret-file', secretFile, file);
+  t.match(JSON.parse(asJson.out), { intact: false, lines: 9, findings: [{ file, line: 4, kind: 'edited' }] });
+
+  t.match(await audit('verify', file), { status: 1, err: /under a secret: name its file/ });
+  t.match(await audit('verify', '--secret-file', secretFile, `${file}.2`), {
+    status: 1,
+    err: /cannot be read: ENOENT/,
+  });
+  t.equal((await audit('verify')).status, 2);
+  writeFileSync(`${file}.gz`, gzipSync(readFileSync(file)).subarray(0, 200));
+  t.match(await audit('verify', '--secret-file', secretFile, `${file}.gz`), { status: 1, err: /cannot be read/ });
+});
+
+t.test('lines are told apart however they come in pieces, and one without end takes no memory', async (t) => {
+  const whole = Buffer.from('one\n\nthree\n');
+  for (let at = 0; at <= whole.length; at += 1) {
+    const lines: unknown[] = [];
+    for await (const some of readLogLines(['-'], Readable.from([whole.subarray(0, at), whole.subarray(at)]))) {
+      lines.push(...some.map(({ number, bytes, ended }) => [number, bytes?.toString(), ended]));
+    }
+    const expected = [
+      [1, 'one', true],
+      [2, '', true],
+      [3, 'three', true],
+    ];
+    t.same(lines, expected);
+  }
+  const pieces = Array.from({ length: 40 }, () => Buffer.alloc(100_000, 'x'));
+  const long: unknown[] = [];
+  for await (const some of readLogLines(['-'], Readable.from([...pieces, Buffer.from('\nshort')]))) {
+    long.push(...some.map(({ bytes, ended }) => [bytes?.toString() ?? null, ended]));
+  }
+  t.same(long, [
+    [null, true],
+    ['short', false],
+  ]);
+});
+
+t.test('audit search finds by all that is asked, and prints nothing that a terminal would obey', async (t) => {
+  const { file } = await logOf(t);
+  const found = async (...options: string[]): Promise<string[]> => {
+    const { status, out } = await audit('search', '--json', ...options, file);
+    t.equal(status, 0);
+    return [...out.matchAll(/"id":"(r\d)"/g)].map(([, id = '']) => id);
+  };
+  t.same(await found(), ['r1', 'r2', 'r3', 'r4', 'r5', 'r6', 'r7']);
+  t.same(await found('--merchant', 'm_a'), ['r1', 'r2', 'r3']);
+  t.same(await found('--key', 'key_b'), ['r5']);
+  t.same(await found('--fingerprint', 'ab'.repeat(16)), ['r4']);
+  t.same(await found('--code', 'key_unknown'), ['r4', 'r7']);
+  t.same(await found('--address', '192.0.2.0/24'), ['r1', 'r2', 'r5']);
+  t.same(await found('--address', '10.0.0.1'), ['r5'], 'by the proxy as well');
+  t.same(await found('--address', '2001:db8::/32'), ['r4']);
+  t.same(await found('--path', '/v1/payouts'), ['r1', 'r3', 'r4', 'r5', 'r6']);
+  t.same(await found('--since', '2024-11-20T10:03:00Z', '--until', '2024-11-20T11:30:00Z'), ['r4', 'r5']);
+  t.same(await found('--request-id', 'r6'), ['r6']);
+  t.same(await found('--merchant', 'm_a', '--code', 'accepted', '--path', '/v1/payoutsx'), ['r2']);
+  t.same(await found('--since', '1d'), [], 'the lines are of another day than today');
+  const limited = await audit('search', '--limit', '2', file);
+  t.equal(limited.out.split('\n').length, 3);
+  t.match(limited.err, 'There are more than 2 lines');
+  const rows = await audit('search', '--merchant', hostile, file);
+  t.notMatch(rows.out, /[\u202e\u009b]/);
+  t.match(rows.out, '2024-11-20T12:00:00.000Z  401  key_unknown');
+  for (const wrong of [
+    ['--address', 'nowhere'],
+    ['--since', 'yesterday'],
+    ['--limit', '0'],
+    ['--limit', '100001'],
+  ]) {
+    t.equal((await audit('search', ...wrong, file)).status, 2, wrong.join(' '));
+  }
+});
+
+t.test('audit summary counts, and its page obeys no value', async (t) => {
+  const { file } = await logOf(t);
+  const page = `${file}.html`;
+  const { status, out } = await audit('summary', '--json', '--html', page, file);
+  t.equal(status, 0);
+  t.match(JSON.parse(out), {
+    ...{ requests: 7, accepted: 2, otherLines: 2, spanMinutes: 5 },
+    ...{ from: '2024-11-20T10:00:00.000Z', to: '2024-11-20T12:00:00.000Z' },
+    codes: [
+      { value: 'key_unknown', count: 2 },
+      { value: 'https_required', count: 1 },
+    ],
+    merchants: [{ value: 'm_a', count: 2 }],
+    addresses: [{ value: '198.51.100.7', count: 3 }],
+    refusedAddresses: [{ value: '198.51.100.7', count: 3 }],
+    countries: [{ value: 'NL', count: 2 }],
+    newAddresses: [{ key: 'key_a', address: '198.51.100.7', code: 'ip_not_allowed' }],
+    newAddressCount: 1,
+    exposedKeys: [{ value: 'cd'.repeat(16) }, { value: 'key_b' }],
+  });
+  const spans = (JSON.parse(out) as { spans: { accepted: number; refused: number }[] }).spans;
+  t.equal(
+    spans.reduce((sum, { accepted, refused }) => sum + accepted + refused, 0),
+    7,
+  );
+  const html = readFileSync(page, 'utf8');
+  t.notMatch(html, /<script|alert\(1\)<|[\u202e\u009b]|\bon\w+=|https?:(?!\/\/www\.w3\.org)/i);
+  t.match(html, '&lt;/td&gt;&lt;script&gt;');
+  t.match(html, /<svg [^]*<rect/);
+  t.match(html, "default-src 'none'");
+  const text = await audit('summary', file);
+  t.match(text.out, '7 requests from 2024-11-20T10:00:00.000Z to 2024-11-20T12:00:00.000Z: 2 accepted, 5 not.');
+  t.match(text.out, /NOT ACCEPTED BECAUSE +REQUESTS\nkey_unknown +2\n/);
+  t.notMatch(text.out, /[\u202e\u009b]/);
+  t.match(JSON.parse((await audit('summary', '--json', '--merchant', 'm_a', file)).out), { requests: 3 });
+  t.match(await audit('summary', '--html', '/nowhere/page', file), { status: 1, err: /cannot be written: ENOENT/ });
+});
+
+t.test('keys fingerprint tells what stands in the log for a key, and never the key', async (t) => {
+  const secretFile = `${t.testdir({ secret: 'a secret of the tests alone\n' })}/secret`;
+  const fingerprint = async (input: string, args: string[]): Promise<string> => {
+    let out = '';
+    const io = { out: (text: string) => (out += text), err: () => undefined };
+    await fingerprintCommand(io, Readable.from([Buffer.from(input)])).parseAsync(args, { from: 'user' });
+    return out;
+  };
+  const key = 'svc_live_4Vz1cQ8mXo2TestOnly';
+  const expected = `${keyFingerprint(testSecret, key) ?? ''}\n`;
+  t.equal(await fingerprint(`${key}\n`, ['--secret-file', secretFile]), expected);
+  t.equal(await fingerprint(key, ['--secret-file', secretFile]), expected);
+  t.match(expected, /^[0-9a-f]{32}\n$/);
+  for (const wrong of ['', 'sk_live_secretpart', 'x'.repeat(5000)]) {
+    const refused = fingerprint(wrong, ['--secret-file', secretFile]);
+    await t.rejects(refused, /one key on standard input|at most 4096/);
+    await refused.catch((error: Error) => t.notMatch(error.message, 'secretpart'));
+  }
+  await t.rejects(fingerprint(key, []), /Fingerprints need the access log's secret/);
+  const { status, err } = await runKeys('fingerprint', key);
+  t.equal(status, 2);
+  t.notMatch(err, key, 'a key that was given as an argument is not repeated');
+});
+
+async function runKeys(...args: string[]): Promise<Outcome> {
+  let [out, err] = ['', ''];
+  const status = await run(['keys', ...args], { out: (text) => (out += text), err: (text) => (err += text) });
+  return { status, out, err };
+}
