@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import type { CacheLimits } from '../../src/adapters/cache/record-cache.js';
@@ -37,8 +38,8 @@ function addressOf({ nodes }: TestCluster, commandTimeoutMilliseconds: number) {
 }
 
 /** The store as a registry writes it, once its connections are there. */
-async function openStore(t: Teardown, cluster: TestCluster): Promise<OpenedRecordsStore> {
-  const store = openRecordsStore(addressOf(cluster, 5_000), 'mg:', quiet);
+async function openStore(t: Teardown, cluster: TestCluster, user: object = {}): Promise<OpenedRecordsStore> {
+  const store = openRecordsStore({ ...addressOf(cluster, 5_000), ...user }, 'mg:', quiet);
   t.teardown(() => store.close());
   await until(async () => {
     await store.readMeta();
@@ -48,10 +49,16 @@ async function openStore(t: Teardown, cluster: TestCluster): Promise<OpenedRecor
 }
 
 /** What a gateway does with its store, and what it told of outages. */
-function openGateway(t: Teardown, cluster: TestCluster, instanceId: string, cache: CacheLimits = limits) {
+function openGateway(
+  t: Teardown,
+  cluster: TestCluster,
+  instanceId: string,
+  cache: CacheLimits = limits,
+  user: { username: string; password: string } | null = null,
+) {
   const told: string[] = [];
   const records = new RedisRecords({
-    address: addressOf(cluster, 500),
+    address: { ...addressOf(cluster, 500), ...user },
     prefix: 'mg:',
     cache,
     identity: { instanceId, environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
@@ -151,25 +158,23 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       return client;
     };
     await clientOf('mg:meta');
-    let count = 0;
+    // One gateway for all sets of records: it has to drop what it held of the set before.
+    const gateway = openGateway(t, cluster, 'contract');
+    let count = 100;
     keyStoreContract(t, async (records) => {
       await Promise.all([...clients].map(([name, client]) => client.del(name)));
-      for (const [name, value] of Object.entries(records))
-        await (await clientOf(name)).set(name, JSON.stringify(value));
-      const gateway = openGateway(t, cluster, `contract-${(count += 1)}`);
-      const hasAsked = ['Redis does not answer', 'it is not known yet whether the store is seeded'];
-      await until(() => {
-        const reason = gateway.store.unavailableReason();
-        return Promise.resolve(reason === null ? true : !hasAsked.includes(reason));
-      }, 'asked');
-      if (gateway.store.unavailableReason() === null) {
-        await until(async () => (await ask(gateway.store, 'probe')).endsWith('(cache)'), 'ready');
-      }
-      return { store: gateway.store, close: () => gateway.store.close() };
+      const given = Object.entries({ ...records, 'mg:revision': (count += 1) });
+      for (const [name, value] of given) await (await clientOf(name)).set(name, JSON.stringify(value));
+      const isSeeded = JSON.stringify(records['mg:meta']) === JSON.stringify(seededRecords['mg:meta']);
+      await until(async () => {
+        if (!isSeeded && !('more' in Object(records['mg:meta']))) return gateway.store.unavailableReason() !== null;
+        return gateway.store.unavailableReason() === null && (await acknowledged(store, 'contract')) === count;
+      }, 'the records are taken note of');
+      return { store: gateway.store, close: () => Promise.resolve() };
     });
   });
 
-  let revision = 10;
+  let revision = 1_000;
   const ids = await Promise.all((await masters()).map((node) => idAt(cluster, node, 'each')));
   const [first = '', second = '', third = ''] = ids;
   const active = (): StoreEntry[] => ids.map((id) => keyEntry(id, 'ACTIVE', revision));
@@ -201,6 +206,37 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       await change(id, 'ACTIVE');
       await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', 'it is back');
     }
+  });
+
+  await t.test('users of an access control list need no more than the documented rights', async (t) => {
+    const documented = readFileSync('docs/records.md', 'utf8').replaceAll('\n', ' ');
+    const rightsAfter = (words: string): string[] => {
+      const [, rest = ''] = documented.split(words);
+      const [, rights = ''] = rest.split('`');
+      return rights.split(' ');
+    };
+    const gatewayRights = [...rightsAfter('on one server:'), ...rightsAfter('besides those above:')];
+    const registryRights = [...gatewayRights, ...rightsAfter('the registry also'), '+scan'];
+    for (const [user, rights] of Object.entries({ gateway: gatewayRights, registry: registryRights })) {
+      t.ok(rights.length > 10);
+      for (const { client } of cluster.nodes) {
+        const where = ['resetchannels', '&__redis__:invalidate', '~mg:*'];
+        await client.call('ACL', 'SETUSER', user, 'on', '>secret', ...where, ...rights);
+      }
+    }
+    const user = { username: 'gateway', password: 'secret' };
+    const gateway = openGateway(t, cluster, 'limited', limits, user);
+    await until(async () => (await ask(gateway.store, first)) === 'ACTIVE (cache)', 'a gateway can all that it must');
+    await until(async () => (await ask(gateway.store, lookupIdOf('svc_live_x', null))) === 'absent (cache)', 'absent');
+    const registry = await openStore(t, cluster, { username: 'registry', password: 'secret' });
+    await rebuild(registry, active(), revision);
+    t.equal(await registry.isWhole(), true, 'and so can a registry');
+    revision += 1;
+    await registry.write([keyEntry(third, 'ACTIVE', revision)], revision);
+    await registry.publishRevision(revision);
+    for await (const name of registry.names('key:')) t.match(name, /^key:/);
+    await until(async () => (await acknowledged(registry, 'limited')) === revision, 'acknowledged');
+    await gateway.store.close();
   });
 
   await t.test(
@@ -258,6 +294,14 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     }
     t.notOk(seen.has('absent (store)'), 'and a valid key was never unknown');
     t.equal(await store.isWhole(), false, 'the registry finds it out');
+    await store.write(active(), null);
+    await owner.client.flushall();
+    await t.rejects(
+      store.writeMeta(meta, revision),
+      /it is begun anew/,
+      'what was written meanwhile may be gone again',
+    );
+    t.equal(await ask(keys, first), 'could not ask');
     await rebuild(store, active(), revision);
     t.equal(await store.isWhole(), true);
     await holdsAll();
@@ -334,6 +378,12 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     );
     t.equal(await ask(late.store, id), 'could not ask');
     await until(async () => !(await store.isWhole()), 'the registry finds it out');
+    revision += 1;
+    const slot = slotOf(`mg:key:${id}`);
+    await store.write([{ ...keyEntry(id, 'ACTIVE', revision), name: `key:{${slotTags()[slot] ?? ''}}` }], revision);
+    await store.publishRevision(revision);
+    await until(async () => (await acknowledged(store, 'late')) >= revision, 'another change in the slot');
+    t.equal(await ask(late.store, id), 'could not ask', 'does not hide what the slot lacks');
     const entries = ids.map((one) => keyEntry(one, one === id ? 'REVOKED' : 'ACTIVE', revision));
     await rebuild(store, entries, revision);
     t.equal(await store.isWhole(), true);
@@ -380,6 +430,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     const marker = `mg:slot:{${slotTags()[Number(slot)] ?? ''}}`;
     await move(marker);
     await changed('REVOKED');
+    for (const one of (await from.client.call('CLUSTER', 'GETKEYSINSLOT', slot, '100')) as string[]) await move(one);
     for (const node of [to, from, ...(await masters())])
       await node.client.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
     await cluster.settled();

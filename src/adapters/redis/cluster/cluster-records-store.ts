@@ -52,10 +52,7 @@ export class ClusterRecordsStore implements RecordsStore {
       get epoch() {
         return masters.epoch;
       },
-      catchUp: async () => {
-        await this.#agree();
-        await masters.catchUp();
-      },
+      catchUp: () => this.#agree(),
       names: () => this.#scan(this.#names.gateway('')),
       read: (names) => this.#read(names),
     });
@@ -127,8 +124,10 @@ export class ClusterRecordsStore implements RecordsStore {
     return Promise.resolve();
   }
 
+  /** The masters are who they are thought to be, and whatever they told of, a flush perhaps, has been heard. */
   async #agree(): Promise<void> {
     await this.#masters.agree();
+    await this.#masters.catchUp();
     this.#outage.recovered();
   }
 

@@ -1,0 +1,113 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { ClusterMasters } from '../../src/adapters/redis/cluster/cluster-masters.js';
+import { until } from './redis-cluster.js';
+import type { Teardown } from './redis-server.js';
+
+interface FakeMaster {
+  readonly port: number;
+  /** What it says of its Cluster. */
+  epoch: number;
+  nodes: string;
+  /** The commands that it got. */
+  readonly asked: string[];
+}
+
+/** A master that says what the test wants: a real one that is cut off from its Cluster finds that out too soon to look at. */
+async function startFakeMaster(t: Teardown): Promise<FakeMaster> {
+  const sockets = new Set<net.Socket>();
+  const server = net.createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined);
+    socket.on('data', (chunk) => {
+      for (const command of chunk
+        .toString()
+        .split(/^\*\d+\r\n/m)
+        .slice(1)) {
+        const words = [...command.matchAll(/\$\d+\r\n(.*)\r\n/g)].map(([, word = '']) => word);
+        master.asked.push(words.join(' '));
+        socket.write(replyTo(words.join(' ').toUpperCase()));
+      }
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const master: FakeMaster = { port: (server.address() as AddressInfo).port, epoch: 1, nodes: '', asked: [] };
+  const bulk = (text: string): string => `$${text.length}\r\n${text}\r\n`;
+  const replyTo = (command: string): string => {
+    if (command === 'INFO') return bulk('loading:0\r\n');
+    if (command === 'CLUSTER INFO') return bulk(`cluster_state:ok\r\ncluster_current_epoch:${master.epoch}\r\n`);
+    if (command === 'CLUSTER NODES') return bulk(master.nodes);
+    if (command === 'CLIENT ID') return ':1\r\n';
+    if (command.startsWith('SUBSCRIBE')) return `*3\r\n$9\r\nsubscribe\r\n${bulk('__redis__:invalidate')}:1\r\n`;
+    return command === 'PING' ? `*2\r\n$4\r\npong\r\n$0\r\n\r\n` : '+OK\r\n';
+  };
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return master;
+}
+
+t.test('the map of slots is one that every master confirms with the same epoch, each time anew', async (t) => {
+  const [one, other] = [await startFakeMaster(t), await startFakeMaster(t)];
+  const nodesWith = (border: number): string =>
+    `a 127.0.0.1:${one.port}@1 master - 0 0 1 connected 0-${border}\nb 127.0.0.1:${other.port}@1 master - 0 0 1 connected ${border + 1}-16383`;
+  for (const master of [one, other]) master.nodes = nodesWith(8_000);
+  const heard: string[] = [];
+  const masters = new ClusterMasters({
+    address: {
+      ...{ url: 'redis://x', sentinels: null, masterName: '', username: null, password: null, ca: null },
+      cluster: [{ host: '127.0.0.1', port: one.port }],
+      commandTimeoutMilliseconds: 5_000,
+    },
+    prefixes: ['mg:'],
+    events: {
+      onChanged: () => undefined,
+      onEverythingChanged: () => heard.push('everything'),
+      onDeaf: () => heard.push('deaf'),
+      onReady: () => undefined,
+    },
+    onError: () => undefined,
+  });
+  t.teardown(() => {
+    masters.close();
+  });
+  t.throws(() => masters.owner(0), /do not agree/);
+  const agreed = () =>
+    masters.agree().then(
+      () => true,
+      () => false,
+    );
+  await until(agreed, 'both confirm');
+  t.equal(masters.hearing, true);
+  t.equal(masters.owner(8_000).node.port, one.port);
+  t.equal(masters.owner(8_001).node.port, other.port);
+  await masters.catchUp();
+  for (const { asked } of [one, other]) t.ok(asked.includes('ping'), 'each master was caught up with');
+
+  const before = masters.epoch;
+  heard.length = 0;
+  other.epoch = 2; // it has voted for somebody who takes the place of the first one, which does not know that yet
+  await t.rejects(masters.agree(), /do not see the same/);
+  t.equal(masters.hearing, false);
+  t.same(heard, ['deaf'], 'what is held is not known to be true any more');
+  t.throws(() => masters.owner(0), /do not agree/, 'and nobody is asked');
+  await t.rejects(masters.agree(), /do not see the same/);
+  one.epoch = 2;
+  await masters.agree();
+  t.ok(masters.epoch > before, 'under another epoch nothing is known of what was before');
+  t.same(heard, ['deaf', 'everything']);
+
+  one.nodes = nodesWith(9_000);
+  await t.rejects(masters.agree(), /do not see the same/, 'the epoch alone does not do');
+  other.nodes = nodesWith(9_000);
+  await masters.agree();
+  t.equal(masters.owner(9_000).node.port, one.port);
+  one.nodes = nodesWith(16_382).split('\n')[0] ?? '';
+  other.nodes = one.nodes;
+  await t.rejects(masters.agree());
+  await t.rejects(masters.agree(), /does not cover all slots/);
+});
