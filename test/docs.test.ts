@@ -62,6 +62,7 @@ t.test('the links of the documents lead somewhere', (t) => {
     'tor-exit-list/README.md',
     'docs/records.md',
     'docs/audit-log.md',
+    'docs/monitoring.md',
     'docs/services.md',
     'docs/registry.md',
   ]) {
@@ -108,4 +109,20 @@ t.test('the audit log document names the fields of the lines, all of them and no
   const rows = tableOf(readFileSync('docs/audit-log.md', 'utf8'), 'field', 'what it is');
   const documented = new Set(rows.flatMap(([names = '']) => names.replaceAll('`', '').split(', ')));
   t.same([...documented].toSorted(), [...written].toSorted());
+});
+
+t.test('the monitoring document, the dashboard and the alert rules name metrics that are there', async (t) => {
+  const gateway = await startTestGateway(t);
+  const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  const metrics = [...text.matchAll(/^# TYPE (\w+) /gm)].map(([, name = '']) => name);
+  const own = metrics.filter((name) => name.startsWith('gateway_'));
+  const rows = tableOf(readFileSync('docs/monitoring.md', 'utf8'), 'metric', 'labels', 'what it is');
+  t.same(rows.map(([name = '']) => name.replaceAll('`', '')).toSorted(), own.toSorted(), 'each has its row');
+  for (const file of ['docs/monitoring/grafana-dashboard.json', 'docs/monitoring/prometheus-rules.yaml']) {
+    const used = readFileSync(file, 'utf8').match(/\b(?:gateway|nodejs)_\w+/g) ?? [];
+    const unknown = used.filter((name) => !metrics.includes(name.replace(/_(?:bucket|count|sum)$/, '')));
+    t.ok(used.length > 10, file);
+    t.same(unknown, [], file);
+  }
+  t.ok(JSON.parse(readFileSync('docs/monitoring/grafana-dashboard.json', 'utf8')));
 });

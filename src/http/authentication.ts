@@ -95,9 +95,13 @@ function presentedKey({ apiKey }: DecisiveHeaders): string | null {
 
 async function authenticateOrFail(exchange: Exchange, key: string, options: AuthenticationHookOptions) {
   if (exchange.facts === null) throw new Error('a request without facts cannot be judged');
+  const startedAt = performance.now();
   try {
-    return await authenticate(exchange.facts, key, options);
+    const verdict = await authenticate(exchange.facts, key, options);
+    if (verdict.answer !== null) exchange.lookupDuration = performance.now() - startedAt;
+    return verdict;
   } catch (error) {
+    exchange.lookupDuration = performance.now() - startedAt;
     // An outage must never look like a bad key.
     if (error instanceof KeyStoreUnavailable) {
       throw new GatewayError('key_store_unavailable', error.message, { cause: error });

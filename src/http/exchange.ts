@@ -43,6 +43,8 @@ export class Exchange {
   requestBodyBytes = 0;
   /** Bytes of an upstream's answer's body that were given to the connection. */
   forwardedBodyBytes = 0;
+  /** Milliseconds of the look-up of its key; null where there was none. */
+  lookupDuration: number | null = null;
   /** Milliseconds until it was decided. */
   decisionDuration = 0;
   readonly #startedAt = performance.now();

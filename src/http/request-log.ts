@@ -1,7 +1,7 @@
 import type { ExposedKeys } from '../gateway/exposed-keys.js';
 import type { Clock } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
-import type { GatewayMetrics } from '../telemetry/metrics.js';
+import type { GatewayMetrics, RequestDurations } from '../telemetry/metrics.js';
 import { accessLine, refusedLine } from './access-log.js';
 import type { Exchange } from './exchange.js';
 import type { RefusedRequest } from './protocol-errors.js';
@@ -28,11 +28,10 @@ export class RequestLog {
 
   /** Tells of a request that is over. */
   ended(exchange: Exchange): void {
-    this.#options.metrics.countRequest({
-      code: exchange.outcome,
-      status: exchange.status,
-      route: exchange.match?.route.path ?? 'none',
-    });
+    const { metrics } = this.#options;
+    const route = exchange.match?.route.path ?? 'none';
+    metrics.countRequest({ code: exchange.outcome, status: exchange.status, route });
+    metrics.observeDurations(route, durationsOf(exchange));
     const { exposedLookupId } = exchange;
     if (exposedLookupId === null) {
       this.#write(exchange);
@@ -71,4 +70,20 @@ export class RequestLog {
       this.#options.onInternalError(error, exchange.id);
     }
   }
+}
+
+function durationsOf({
+  duration,
+  decisionDuration,
+  lookupDuration,
+  answer,
+  upstreamDuration,
+  match,
+}: Exchange): RequestDurations {
+  return {
+    whole: duration,
+    decision: decisionDuration,
+    lookup: lookupDuration === null ? null : { source: answer?.source ?? 'unavailable', duration: lookupDuration },
+    upstream: upstreamDuration === null ? null : { name: match?.route.upstream ?? 'none', duration: upstreamDuration },
+  };
 }

@@ -68,7 +68,11 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
       ...(logProblem === null ? [] : [`access log: ${logProblem}`]),
     ];
   };
-  const metrics = new GatewayMetrics(config.environment, () => readinessProblems().length === 0);
+  const metrics = new GatewayMetrics(config.environment, {
+    isReady: () => readinessProblems().length === 0,
+    keyStoreProblem: () => ports.keyStore.unavailableReason(),
+    accessLog: ports.accessLog,
+  });
   const requestLog = new RequestLog({
     ...ports,
     environment: config.environment,

@@ -1,4 +1,4 @@
-import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 /** A request as the metrics see it. Codes and configured names alone, so that no caller can make new series. */
 export interface RequestLabels {
@@ -9,37 +9,131 @@ export interface RequestLabels {
   readonly route: string;
 }
 
+/** How long a request and its parts took, in milliseconds. */
+export interface RequestDurations {
+  readonly whole: number;
+  readonly decision: number;
+  /** The look-up of its key: how the record came to be known, or `unavailable`. Null where there was none. */
+  readonly lookup: { readonly source: string; readonly duration: number } | null;
+  /** Until the headers of its upstream's answer. Null where there were none. */
+  readonly upstream: { readonly name: string; readonly duration: number } | null;
+}
+
+/** What the gateway is asked about when the metrics are read. */
+export interface GatewayState {
+  readonly isReady: () => boolean;
+  readonly keyStoreProblem: () => string | null;
+  readonly accessLog: {
+    problem(): string | null;
+    lost(): number;
+    heldBytes(): number;
+  };
+}
+
+const buckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+const shortBuckets = [
+  0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+];
+
 /** What the gateway counts, in a registry of its own. */
 export class GatewayMetrics {
   readonly #registry = new Registry();
   readonly #requests: Counter<keyof RequestLabels | 'environment'>;
+  readonly #whole: Histogram<'route'>;
+  readonly #decision: Histogram;
+  readonly #lookup: Histogram<'source'>;
+  readonly #upstream: Histogram<'upstream'>;
   readonly #environment: string;
 
-  constructor(environment: string, isReady: () => boolean) {
+  constructor(environment: string, state: GatewayState) {
     this.#environment = environment;
+    const registers = [this.#registry];
     collectDefaultMetrics({ register: this.#registry });
     this.#requests = new Counter({
       name: 'gateway_requests_total',
       help: 'Requests by what was decided (accepted, a denial or an error code), status, route and environment.',
       labelNames: ['code', 'status', 'route', 'environment'],
-      registers: [this.#registry],
+      registers,
     });
-    new Gauge({
-      name: 'gateway_ready',
-      help: '1 while the gateway is ready for traffic, 0 while it is not.',
-      registers: [this.#registry],
-      collect() {
-        this.set(isReady() ? 1 : 0);
-      },
+    this.#whole = new Histogram({
+      name: 'gateway_request_duration_seconds',
+      help: 'Time from the headers of a request to the end of its answer, by route.',
+      labelNames: ['route'],
+      buckets,
+      registers,
     });
+    this.#decision = new Histogram({
+      name: 'gateway_decision_duration_seconds',
+      help: 'Time from the headers of a request to the decision, the look-up of its key included.',
+      buckets: shortBuckets,
+      registers,
+    });
+    this.#lookup = new Histogram({
+      name: 'gateway_key_lookup_duration_seconds',
+      help: 'Look-ups of keys, by how the record was known: store, cache, stale, or unavailable.',
+      labelNames: ['source'],
+      buckets: shortBuckets,
+      registers,
+    });
+    this.#upstream = new Histogram({
+      name: 'gateway_upstream_duration_seconds',
+      help: "Time until the headers of an upstream's answer, by upstream.",
+      labelNames: ['upstream'],
+      buckets,
+      registers,
+    });
+    this.#addState(state);
   }
 
   countRequest(labels: RequestLabels): void {
     this.#requests.inc({ ...labels, environment: this.#environment });
   }
 
+  observeDurations(route: string, { whole, decision, lookup, upstream }: RequestDurations): void {
+    this.#whole.observe({ route }, whole / 1000);
+    this.#decision.observe(decision / 1000);
+    if (lookup !== null) this.#lookup.observe({ source: lookup.source }, lookup.duration / 1000);
+    if (upstream !== null) this.#upstream.observe({ upstream: upstream.name }, upstream.duration / 1000);
+  }
+
   /** The text format that Prometheus reads, and its content type. */
   async render(): Promise<{ contentType: string; text: string }> {
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
+  }
+
+  #addState({ isReady, keyStoreProblem, accessLog }: GatewayState): void {
+    const asked: readonly (readonly [name: string, help: string, value: () => number])[] = [
+      ['gateway_ready', '1 while the gateway is ready for traffic, 0 while it is not.', () => Number(isReady())],
+      [
+        'gateway_key_store_available',
+        '1 while keys can be looked up, 0 while nothing can be asked.',
+        () => Number(keyStoreProblem() === null),
+      ],
+      [
+        'gateway_access_log_failing',
+        '1 while lines of the access log cannot be written or fall behind.',
+        () => Number(accessLog.problem() !== null),
+      ],
+      ['gateway_access_log_held_bytes', 'Bytes of lines that wait to be written.', () => accessLog.heldBytes()],
+    ];
+    for (const [name, help, value] of asked) {
+      new Gauge({
+        name,
+        help,
+        registers: [this.#registry],
+        collect() {
+          this.set(value());
+        },
+      });
+    }
+    new Counter({
+      name: 'gateway_access_log_lines_lost_total',
+      help: 'Lines that had no room in memory while the access log could not be written.',
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        this.inc(accessLog.lost());
+      },
+    });
   }
 }

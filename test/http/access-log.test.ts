@@ -337,3 +337,40 @@ t.test('as many lines as requests, in an unbroken chain, while callers hang up a
   t.ok(intact);
   t.ok(lines.some(({ event }) => event.code === 'client_closed'));
 });
+
+t.test('a caller’s trace is gone on with where it is one, and a new one is begun where it is not', async (t) => {
+  const scene = await startScene(t, 'live');
+  const { gateway, upstream, log } = scene;
+  const id = '4bf92f3577b34da6a3ce929d0e0e4736';
+  const parent = '00f067aa0ba902b7';
+  const taken = [`00-${id}-${parent}-01`, `cc-${id}-${parent}-01-what-the-future-will-be`];
+  const refused = [
+    ...[`00-${'0'.repeat(32)}-${parent}-01`, `00-${id}-${'0'.repeat(16)}-01`, `ff-${id}-${parent}-01`],
+    ...[`00-${id.toUpperCase()}-${parent}-01`, `00-${id}-${parent}-01-more`, `00-${id}-${parent}`, 'garbage', ''],
+  ];
+  const traceOf = async (...values: string[]): Promise<{ sent: string[]; logged: unknown; state: unknown }> => {
+    const headers = values.map((value) => ['TraceParent', value] as const);
+    const count = log.lines.length;
+    const answer = await ask(gateway, withKey(liveKey, { headers: [...headers, ['tracestate', 'a=1']] }));
+    t.equal(answer.status, 200);
+    await until(() => log.lines.length > count);
+    const seen = upstream.seen.at(-1)?.headers ?? {};
+    const sent = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/.exec(String(seen.traceparent)) ?? [];
+    return {
+      sent: sent.slice(1),
+      logged: (log.lines.at(-1) as unknown as { trace: unknown }).trace,
+      state: seen.tracestate,
+    };
+  };
+  for (const value of taken) {
+    const { sent, logged, state } = await traceOf(value);
+    t.same([sent[0], sent[2], logged, state], [id, '01', { id }, 'a=1'], value);
+    t.not(sent[1], parent, 'the gateway is a span of its own');
+  }
+  for (const values of [...refused.map((value) => [value]), [taken[0] ?? '', taken[0] ?? ''], []]) {
+    const { sent, logged, state } = await traceOf(...values);
+    t.equal(sent.length, 3);
+    t.not(sent[0], id, values.join(' and '));
+    t.same([sent[2], logged, state], ['00', { id: sent[0] }, undefined]);
+  }
+});

@@ -49,7 +49,9 @@ t.test('a value is cut at its limit, and it shows that it was cut', (t) => {
 
 t.test('requests are counted by what was decided, and readiness is what it is at the moment of asking', async (t) => {
   let ready = false;
-  const metrics = new GatewayMetrics('test', () => ready);
+  let problem: string | null = 'the disk is full';
+  const accessLog = { problem: () => problem, lost: () => 3, heldBytes: () => 17 };
+  const metrics = new GatewayMetrics('test', { isReady: () => ready, keyStoreProblem: () => problem, accessLog });
   metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
   metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
   metrics.countRequest({ code: 'key_unknown', status: 401, route: 'none' });
@@ -63,12 +65,44 @@ t.test('requests are counted by what was decided, and readiness is what it is at
   t.match(text, /^gateway_ready 0$/m);
   t.match(text, /^process_cpu_seconds_total /m, 'and the process is measured');
   ready = true;
-  t.match((await metrics.render()).text, /^gateway_ready 1$/m);
+  problem = null;
+  const later = (await metrics.render()).text;
+  for (const [name, before, after] of [
+    ['gateway_ready', 0, 1],
+    ['gateway_key_store_available', 0, 1],
+    ['gateway_access_log_failing', 1, 0],
+    ['gateway_access_log_held_bytes', 17, 17],
+    ['gateway_access_log_lines_lost_total', 3, 3],
+  ] as const) {
+    t.match(text, new RegExp(`^${name} ${before}$`, 'm'));
+    t.match(later, new RegExp(`^${name} ${after}$`, 'm'));
+  }
+});
+
+t.test('the parts of a request are timed, in seconds', async (t) => {
+  const accessLog = { problem: () => null, lost: () => 0, heldBytes: () => 0 };
+  const metrics = new GatewayMetrics('live', { isReady: () => true, keyStoreProblem: () => null, accessLog });
+  const upstream = { name: 'payouts', duration: 20 };
+  metrics.observeDurations('/payouts', { whole: 30, decision: 2, lookup: { source: 'stale', duration: 1 }, upstream });
+  metrics.observeDurations('none', { whole: 30, decision: 2, lookup: null, upstream: null });
+  const { text } = await metrics.render();
+  for (const line of [
+    'gateway_request_duration_seconds_sum{route="/payouts"} 0.03',
+    'gateway_decision_duration_seconds_count 2',
+    'gateway_key_lookup_duration_seconds_sum{source="stale"} 0.001',
+    'gateway_key_lookup_duration_seconds_count{source="stale"} 1',
+    'gateway_upstream_duration_seconds_sum{upstream="payouts"} 0.02',
+    'gateway_upstream_duration_seconds_bucket{le="0.01",upstream="payouts"} 0',
+  ]) {
+    t.ok(text.split('\n').includes(line), line);
+  }
 });
 
 t.test('two gateways of one process count apart', async (t) => {
-  const one = new GatewayMetrics('live', () => true);
-  const other = new GatewayMetrics('live', () => true);
+  const accessLog = { problem: () => null, lost: () => 0, heldBytes: () => 0 };
+  const state = { isReady: () => true, keyStoreProblem: () => null, accessLog };
+  const one = new GatewayMetrics('live', state);
+  const other = new GatewayMetrics('live', state);
   one.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
   t.notMatch((await other.render()).text, /^gateway_requests_total\{/m);
 });
