@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/http/errors.js';
@@ -65,6 +65,7 @@ t.test('the links of the documents lead somewhere', (t) => {
     'docs/monitoring.md',
     'docs/services.md',
     'docs/registry.md',
+    'docs/failure-modes.md',
   ]) {
     const folder = new URL(`../${file}`, import.meta.url);
     for (const [, target = ''] of readFileSync(file, 'utf8').matchAll(/\]\((?!#|https?:)([^)#]+)\)/g)) {
@@ -77,6 +78,52 @@ t.test('the links of the documents lead somewhere', (t) => {
       }, `${file}: ${target}`);
     }
   }
+  t.end();
+});
+
+t.test('the failure modes name codes, answers, metrics and lines that there are', (t) => {
+  const page = readFileSync('docs/failure-modes.md', 'utf8');
+  const source = readdirSync('src', { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => readFileSync(`${entry.parentPath}/${entry.name}`, 'utf8'))
+    .join('\n');
+  const answers = new Map([
+    ...denials.map(({ code, status, message }): [string, string] => [code, `${status} ${message}`]),
+    ...Object.entries(gatewayErrors).map(([code, { status, message }]): [string, string] => [
+      code,
+      `${status} ${message}`,
+    ]),
+  ]);
+  let [codes, told] = [0, 0];
+  for (const line of page.split('\n').filter((one) => one.startsWith('| '))) {
+    const row = line.split('|').slice(1, -1);
+    const [code = ''] = /^`[a-z_]+`(?=$)/.exec(row[2]?.trim() ?? '') ?? [];
+    if (code !== '') {
+      codes += 1;
+      const answer = answers.get(code.replaceAll('`', ''));
+      t.ok(
+        answer !== undefined && (line.includes(answer) || row[1]?.trim() === 'the same'),
+        `${code}: ${answer ?? ''}`,
+      );
+    }
+    for (const [, answer = ''] of line.matchAll(/\b([45]\d\d [A-Z][A-Za-z ]+?)(?= *[,;|.)])/g)) {
+      t.ok([...answers.values()].includes(answer), `"${answer}" is an answer of the gateway`);
+    }
+    // What a page quotes is in the source: log lines, sentences and /readyz texts, around what differs each time.
+    const quoted = row
+      .join('|')
+      .split('`')
+      .filter((_, index) => index % 2 === 1);
+    for (const part of quoted.filter((one) => one.includes(' ')).flatMap((one) => one.split('\u2026'))) {
+      const words = part.replace(/^(?:key store|access log): /, '').trim();
+      if (words === '') continue;
+      told += 1;
+      t.ok(source.includes(words), `"${words}" is in the source`);
+    }
+  }
+  t.ok(codes > 10 && told > 20, 'they are found on the page');
+  for (const [name] of page.matchAll(/\bgateway_[a-z_]+/g)) t.match(source, `name: '${name}'`, name);
+  for (const [, key = ''] of page.matchAll(/`(key store|access log): /g)) t.match(source, `\`${key}: \${`, key);
   t.end();
 });
 
