@@ -13,7 +13,7 @@ const mostLines = 2_000_000;
 const mostProblems = 100;
 
 /** What is wrong with a line. */
-export interface LineProblem {
+interface LineProblem {
   readonly line: number;
   readonly message: string;
 }

@@ -1,0 +1,190 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import http from 'node:http';
+import https from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+import { startRedis, type RedisServer } from '../adapters/redis-server.js';
+
+const main = path.resolve('dist/cli/main.js');
+const startSeconds = 60;
+
+/** An answer of the admin API. */
+interface AdminAnswer {
+  readonly status: number;
+  readonly data: Record<string, unknown>;
+}
+
+/** A gateway as a process. */
+export interface GatewayProcess {
+  readonly pid: number;
+  /** Asks with a key and gives the status. */
+  ask(key: string): Promise<number>;
+}
+
+/** Registry, Redis and an upstream, with files in a directory that goes with them. */
+export interface Deployment {
+  readonly redis: RedisServer;
+  readonly registryPid: number;
+  readonly configFile: string;
+  readonly accessLogFile: string;
+  file(name: string): string;
+  admin(method: string, target: string, body?: object): Promise<AdminAnswer>;
+  startGateway(): Promise<GatewayProcess>;
+  /** Runs `merchant-gateway` with these arguments against the registry, and gives what it printed. */
+  run(...args: string[]): Promise<string>;
+}
+
+/** What is closed in the end, last first. */
+export class Teardowns {
+  readonly #handlers: (() => unknown)[] = [];
+
+  teardown(handler: () => unknown): void {
+    this.#handlers.push(handler);
+  }
+
+  async close(): Promise<void> {
+    for (const handler of this.#handlers.splice(0).toReversed()) await handler();
+  }
+}
+
+/** Starts everything but gateways, on free ports of the loopback address. */
+export async function startDeployment(
+  t: Teardowns,
+  options: { readonly databaseUrl?: string | undefined } = {},
+): Promise<Deployment> {
+  const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-bench-'));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const file = (name: string): string => path.join(directory, name);
+  const redis = await startRedis(t);
+  const upstream = http.createServer((request, response) => {
+    request.resume();
+    response.setHeader('content-type', 'application/json');
+    response.end('{"success":true,"message":"OK","data":[]}');
+  });
+  await once(upstream.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => {
+    upstream.closeAllConnections();
+    upstream.close();
+  });
+  const { cert, key } = await createSelfSigned(new Date());
+  const token = randomBytes(32).toString('hex');
+  await Promise.all([
+    writeFile(file('cert.txt'), cert),
+    writeFile(file('key.txt'), key),
+    writeFile(file('token.txt'), token),
+  ]);
+  const configFile = file('config.yaml');
+  await writeFile(
+    configFile,
+    `listen:
+  https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
+  http: null
+  management: null
+torExits: { enabled: false }
+accessLog: { destination: ${file('access.log')} }
+keyStore: { redis: { url: "${redis.url}" }, cache: { maxAgeSeconds: 600, unknownMaxAgeSeconds: 600 } }
+registry: { listen: { port: 0 }, database: { url: "${options.databaseUrl ?? `sqlite:${file('registry.db')}`}" }, tokenFile: ${file('token.txt')} }
+upstreams: { transactions: { url: "http://127.0.0.1:${(upstream.address() as AddressInfo).port}" } }
+routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
+log: { level: info }
+`,
+  );
+
+  async function start(command: string, started: RegExp): Promise<{ child: ChildProcess; match: string }> {
+    const child = spawn(process.execPath, [main, command, '--config', configFile], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    t.teardown(async () => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+    });
+    let log = '';
+    const match = await new Promise<string>((resolve, reject) => {
+      const late = setTimeout(() => {
+        reject(new Error(`${command} did not start: ${log}`));
+      }, startSeconds * 1000);
+      const look = (chunk: Buffer): void => {
+        log += chunk.toString();
+        const found = started.exec(log)?.[1];
+        if (found === undefined) return;
+        clearTimeout(late);
+        child.stderr.off('data', look).resume();
+        resolve(found);
+      };
+      child.stderr.on('data', look);
+      child.once('exit', () => {
+        reject(new Error(`${command} ended: ${log}`));
+      });
+    });
+    return { child, match };
+  }
+
+  const registry = await start('registry', /"url":"(http:[^"]+)"/);
+  return {
+    redis,
+    registryPid: registry.child.pid ?? 0,
+    configFile,
+    accessLogFile: file('access.log'),
+    file,
+    async admin(method, target, body) {
+      const response = await fetch(registry.match + target, {
+        method,
+        headers: {
+          authorization: `Bearer ${token}`,
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      const { data, message } = (await response.json()) as AdminAnswer & { message: string };
+      if (!response.ok) throw new Error(`${method} ${target}: ${response.status} ${message}`);
+      return { status: response.status, data };
+    },
+    async startGateway() {
+      const { child, match } = await start(
+        'gateway',
+        /"https":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/,
+      );
+      const agent = new https.Agent({ keepAlive: true, maxSockets: 64, ca: cert });
+      t.teardown(() => {
+        agent.destroy();
+      });
+      const where = { host: '127.0.0.1', port: Number(match), path: '/v1/transactions', agent };
+      const ask = (apiKey: string): Promise<number> =>
+        new Promise((resolve, reject) => {
+          https
+            .get({ ...where, headers: { 'x-api-key': apiKey } }, (response) => {
+              response.resume().once('end', () => {
+                resolve(response.statusCode ?? 0);
+              });
+            })
+            .once('error', reject);
+        });
+      return { pid: child.pid ?? 0, ask };
+    },
+    async run(...args) {
+      const child = spawn(
+        process.execPath,
+        [main, ...args, '--registry', registry.match, '--token-file', file('token.txt')],
+        { stdio: ['ignore', 'pipe', 'inherit'] },
+      );
+      let output = '';
+      child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+      const [status] = (await once(child, 'close')) as [number | null];
+      if (status !== 0) throw new Error(`merchant-gateway ${args.join(' ')} ended with ${status}`);
+      return output;
+    },
+  };
+}
+
+/** The most memory that a process has had resident so far, or has now, in MiB; null where the system does not say. */
+export async function residentMebibytes(pid: number, which: 'VmHWM' | 'VmRSS'): Promise<number | null> {
+  const text = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
+  const kibibytes = new RegExp(`^${which}:\\s+(\\d+) kB$`, 'm').exec(text)?.[1];
+  return kibibytes === undefined ? null : Math.round(Number(kibibytes) / 1024);
+}

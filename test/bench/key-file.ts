@@ -1,0 +1,37 @@
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+
+/** The key of this number, which a deployment with enough keys knows. */
+export function benchKey(number: number): string {
+  return `svc_live_benchmark${number}`;
+}
+
+/** Writes a file to import: merchants, and this many keys of theirs in turn. */
+export async function writeKeyFile(file: string, keys: number): Promise<void> {
+  const merchants = Math.min(Math.ceil(keys / 100), 10_000);
+  const out = createWriteStream(file);
+  let lines: string[] = [];
+  const flush = async (): Promise<void> => {
+    if (!out.write(lines.join(''))) await once(out, 'drain');
+    lines = [];
+  };
+  const add = async (entry: object): Promise<void> => {
+    if (lines.push(`${JSON.stringify(entry)}\n`) >= 1000) await flush();
+  };
+  for (let number = 0; number < merchants; number += 1) {
+    await add({
+      ...{ type: 'merchant', merchantId: `m_${number}`, name: `Merchant ${number}`, status: 'ACTIVE', goLive: true },
+      ...{ ipAllowlist: null, originAllowlist: null },
+    });
+  }
+  for (let number = 0; number < keys; number += 1) {
+    await add({
+      ...{ type: 'key', lookupId: lookupIdOf(benchKey(number), null), merchantId: `m_${number % merchants}` },
+      ...{ environment: 'live', status: 'ACTIVE', permissions: ['*'], expiresAt: null, label: null },
+    });
+  }
+  await flush();
+  out.end();
+  await once(out, 'close');
+}

@@ -1,0 +1,90 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { numberIn, optionsOf, say } from './command-line.js';
+import { residentMebibytes, startDeployment, Teardowns, type Deployment } from './deployment.js';
+import { distributionText, round } from './figures.js';
+import { writeKeyFile } from './key-file.js';
+import { compareLookUps } from './look-ups.js';
+import { besideChanges, floodWithUnknown } from './requests.js';
+
+// Many keys: how long it takes to import them and to project them anew, what that takes of memory, and what the gateway
+// notices of their number, of changes, and of a flood of keys that there are not.
+
+const options = optionsOf({ keys: '1000000', database: '', seconds: '20', changes: '50', unknown: '100000' });
+const keys = numberIn('keys', options.keys);
+const seconds = numberIn('seconds', options.seconds);
+const perSecond = numberIn('changes', options.changes);
+const unknown = numberIn('unknown', options.unknown);
+const fewKeys = Math.min(1000, keys);
+const rebuildMinutes = 60;
+
+const t = new Teardowns();
+try {
+  // An empty database of its own has to be named for PostgreSQL; SQLite is a file that goes with the rest.
+  const many = await startDeployment(t, { databaseUrl: options.database || undefined });
+  const few = await startDeployment(t);
+  say(`importing ${keys} keys`);
+  const imported = await timedImport(many, keys);
+  say(`imported in ${imported.seconds} s; emptying Redis, so that everything is projected anew`);
+  const rebuilt = await timedRebuild(many);
+  say(`projected anew in ${rebuilt.seconds} s; looking up`);
+  await timedImport(few, fewKeys);
+  const urls = [few.redis.url, many.redis.url] as const;
+  const asking = await compareLookUps(urls, [fewKeys, keys], 1);
+  const holding = await compareLookUps(urls, [fewKeys, keys], 200_000);
+  say(`${perSecond} changes a second beside accepted requests, for ${seconds} s`);
+  const gateway = await many.startGateway();
+  const beside = await besideChanges(many, gateway, { seconds, perSecond, keys: fewKeys });
+  say(`${unknown} unknown keys`);
+  const flooded = await floodWithUnknown(many, gateway, { unknown, known: fewKeys });
+
+  const result = { keys, database: options.database === '' ? 'SQLite' : 'PostgreSQL', imported, rebuilt };
+  const all = { ...result, lookUps: { few: fewKeys, asking, holding }, beside, flooded };
+  if (options.json) process.stdout.write(`${JSON.stringify(all)}\n`);
+  else {
+    const lookUps = ({ microseconds: [one, other], ratio }: typeof asking): string =>
+      `${one} µs with ${fewKeys} keys, ${other} µs with ${keys}, ratio ${ratio}`;
+    process.stdout.write(
+      [
+        `${keys} keys, ${all.database}`,
+        `import: ${imported.seconds} s; registry at most ${imported.registryMebibytes} MiB; Redis ${imported.redisMebibytes} MiB`,
+        `projection of everything anew: ${rebuilt.seconds} s; registry at most ${rebuilt.registryMebibytes} MiB`,
+        `a look-up that asks Redis (100 at once): ${lookUps(asking)}`,
+        `a look-up that is held: ${lookUps(holding)}`,
+        `milliseconds of accepted requests without changes: ${distributionText(beside.without)}`,
+        `                      beside ${perSecond} changes a second: ${distributionText(beside.with)}`,
+        `${flooded.unknown} unknown keys, ${flooded.refused} refused with 401: gateway ${flooded.mebibytes.join(' -> ')} MiB; known keys still held: ${flooded.hits}`,
+        '',
+      ].join('\n'),
+    );
+  }
+} finally {
+  await t.close();
+}
+
+async function timedImport(deployment: Deployment, count: number) {
+  const file = deployment.file('keys.ndjson');
+  await writeKeyFile(file, count);
+  const begun = performance.now();
+  const summary = JSON.parse(await deployment.run('keys', 'import', file, '--json')) as { projected: boolean };
+  if (!summary.projected) throw new Error('the import is not projected');
+  const memory = await deployment.redis.client.info('memory');
+  return {
+    seconds: secondsSince(begun),
+    registryMebibytes: await residentMebibytes(deployment.registryPid, 'VmHWM'),
+    redisMebibytes: Math.round(Number(/^used_memory:(\d+)/m.exec(memory)?.[1]) / 1024 ** 2),
+  };
+}
+
+async function timedRebuild({ redis, registryPid }: Deployment) {
+  const begun = performance.now();
+  await redis.client.flushall();
+  while ((await redis.client.get('mg:meta')) === null) {
+    if (performance.now() - begun > rebuildMinutes * 60_000) throw new Error('it was not projected anew');
+    await wait(50);
+  }
+  return { seconds: secondsSince(begun), registryMebibytes: await residentMebibytes(registryPid, 'VmHWM') };
+}
+
+function secondsSince(begun: number): number {
+  return round((performance.now() - begun) / 1000);
+}

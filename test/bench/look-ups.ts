@@ -1,0 +1,82 @@
+import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import { distributionOf, round } from './figures.js';
+import { benchKey } from './key-file.js';
+
+/** What a look-up costs in two stores, by turns, and how the second compares with the first. */
+export interface LookUpCost {
+  readonly microseconds: readonly [few: number, many: number];
+  readonly ratio: number;
+}
+
+const rounds = 30;
+const asked = 1000;
+
+/** Opens the key store of a gateway over this Redis, in this process. */
+function openKeyStore(url: string, maxEntries: number): RecordKeyStore {
+  const address = {
+    ...{ url, sentinels: null, masterName: '', username: null, password: null, ca: null },
+    commandTimeoutMilliseconds: 5_000,
+  };
+  const cache = {
+    ...{ maxEntries, maxAgeMilliseconds: 600_000, unknownMaxEntries: 1, unknownMaxAgeMilliseconds: 1 },
+    maxStaleMilliseconds: 30_000,
+  };
+  const identity = { instanceId: `bench-${maxEntries}`, environment: 'test', host: 'bench', startedAt: '' } as const;
+  const clock = { now: () => Date.now() };
+  const silent = (): void => undefined;
+  return new RecordKeyStore(
+    new RedisRecords({
+      address,
+      prefix: 'mg:',
+      cache,
+      identity,
+      clock,
+      onMalformed: silent,
+      onConnectionError: silent,
+    }),
+  );
+}
+
+/**
+ * Looks up the same keys in a Redis with few keys and in one with many, by turns.
+ * @param maxEntries how many records are held: 1 has each look-up ask Redis; more than there are, none
+ */
+export async function compareLookUps(
+  urls: readonly [few: string, many: string],
+  sizes: readonly [few: number, many: number],
+  maxEntries: number,
+): Promise<LookUpCost> {
+  const stores = urls.map((url) => openKeyStore(url, maxEntries));
+  const costs: number[][] = [[], []];
+  try {
+    for (const [which, store] of stores.entries()) {
+      while (store.unavailableReason() !== null) await new Promise((resolve) => setTimeout(resolve, 10));
+      if (maxEntries > 1) await lookUp(store, 0, Math.min(sizes[which] ?? 0, maxEntries / 2));
+    }
+    for (let round = 0; round < rounds; round += 1) {
+      for (const which of round % 2 === 0 ? [0, 1] : [1, 0]) {
+        const store = stores[which];
+        if (store === undefined) continue;
+        const begun = performance.now();
+        await lookUp(store, 0, Math.min(asked, sizes[0]));
+        costs[which]?.push(((performance.now() - begun) * 1000) / Math.min(asked, sizes[0]));
+      }
+    }
+  } finally {
+    for (const store of stores) await store.close();
+  }
+  const [few = NaN, many = NaN] = costs.map((some) => distributionOf(some).p50);
+  return { microseconds: [few, many], ratio: round(many / few) };
+}
+
+const atOnce = 100;
+
+async function lookUp(store: RecordKeyStore, from: number, to: number): Promise<void> {
+  for (let start = from; start < to; start += atOnce) {
+    const numbers = Array.from({ length: Math.min(atOnce, to - start) }, (_, index) => start + index);
+    const answers = await Promise.all(numbers.map((number) => store.find(lookupIdOf(benchKey(number), null))));
+    if (answers.some(({ credential }) => credential === null)) throw new Error('a key is not known');
+  }
+}

@@ -1,0 +1,124 @@
+import { open } from 'node:fs/promises';
+import type { Deployment, GatewayProcess } from './deployment.js';
+import { residentMebibytes } from './deployment.js';
+import { distributionOf, type Distribution } from './figures.js';
+import { benchKey } from './key-file.js';
+
+const connections = 8;
+
+/** Asks with known keys on some connections for a while; milliseconds of each accepted request. */
+async function acceptedFor(gateway: GatewayProcess, keys: number, milliseconds: number): Promise<number[]> {
+  const end = performance.now() + milliseconds;
+  const times: number[] = [];
+  let next = 0;
+  const loop = async (): Promise<void> => {
+    while (performance.now() < end) {
+      const key = benchKey((next += 1) % keys);
+      const begun = performance.now();
+      const status = await gateway.ask(key);
+      if (status !== 200) throw new Error(`a known key got ${status}`);
+      times.push(performance.now() - begun);
+    }
+  };
+  await Promise.all(Array.from({ length: connections }, loop));
+  return times;
+}
+
+/** What changes do to requests that go on beside them. */
+export interface BesideChanges {
+  readonly changes: number;
+  readonly without: Distribution;
+  readonly with: Distribution;
+  readonly requests: readonly [without: number, with_: number];
+}
+
+/** Milliseconds of accepted requests with and without changes beside them, by turns of a few seconds. */
+export async function besideChanges(
+  { admin }: Pick<Deployment, 'admin'>,
+  gateway: GatewayProcess,
+  { seconds, perSecond, keys }: { readonly seconds: number; readonly perSecond: number; readonly keys: number },
+): Promise<BesideChanges> {
+  const turns = 5;
+  const turnMilliseconds = (seconds * 1000) / turns;
+  const times: [number[], number[]] = [[], []];
+  let changes = 0;
+  await acceptedFor(gateway, keys, 2000);
+  for (let turn = 0; turn < turns * 2; turn += 1) {
+    if (turn % 2 === 0) {
+      times[0].push(...(await acceptedFor(gateway, keys, turnMilliseconds)));
+      continue;
+    }
+    const asked: Promise<unknown>[] = [];
+    const timer = setInterval(() => {
+      changes += 1;
+      asked.push(admin('PATCH', `/merchants/m_${changes % 10}`, { name: `Merchant ${changes}` }));
+    }, 1000 / perSecond);
+    times[1].push(...(await acceptedFor(gateway, keys, turnMilliseconds)));
+    clearInterval(timer);
+    await Promise.all(asked);
+  }
+  const [without, with_] = times;
+  return {
+    changes,
+    without: distributionOf(without),
+    with: distributionOf(with_),
+    requests: [without.length, with_.length],
+  };
+}
+
+/** What a flood of unknown keys does to a gateway. */
+export interface Flooded {
+  readonly unknown: number;
+  readonly refused: number;
+  readonly mebibytes: readonly [before: number | null, after: number | null];
+  /** Of the known keys that were asked with before, how many are still held. */
+  readonly hits: string;
+}
+
+/** Asks with as many distinct unknown keys, and then with known ones again. */
+export async function floodWithUnknown(
+  deployment: Pick<Deployment, 'accessLogFile'>,
+  gateway: GatewayProcess,
+  { unknown, known }: { readonly unknown: number; readonly known: number },
+): Promise<Flooded> {
+  for (let number = 0; number < known; number += 1) await gateway.ask(benchKey(number));
+  const before = await residentMebibytes(gateway.pid, 'VmRSS');
+  let [next, refused] = [0, 0];
+  const loop = async (): Promise<void> => {
+    while (next < unknown) {
+      const key = `svc_live_unknown${(next += 1)}`;
+      if ((await gateway.ask(key)) === 401) refused += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: connections * 4 }, loop));
+  const after = await residentMebibytes(gateway.pid, 'VmRSS');
+  for (let number = 0; number < known; number += 1) await gateway.ask(benchKey(number));
+  const sources = await lastSources(deployment.accessLogFile, known);
+  const hits = sources.filter((source) => source === 'cache').length;
+  return { unknown, refused, mebibytes: [before, after], hits: `${hits} of ${known}` };
+}
+
+/** How the records of the last requests in an access log were known, once all of them are written. */
+async function lastSources(file: string, count: number): Promise<string[]> {
+  const mostBytes = count * 2048;
+  for (const deadline = performance.now() + 30_000; ;) {
+    const handle = await open(file);
+    const { size } = await handle.stat();
+    const { buffer, bytesRead } = await handle.read(
+      Buffer.alloc(mostBytes),
+      0,
+      mostBytes,
+      Math.max(size - mostBytes, 0),
+    );
+    await handle.close();
+    const lines = buffer
+      .toString('utf8', 0, bytesRead)
+      .split('\n')
+      .slice(-count - 1, -1);
+    const accepted = lines.filter((line) => line.includes('"code":"accepted"'));
+    if (accepted.length === count || performance.now() > deadline) {
+      return accepted.map((line) => /"source":"(\w+)"/.exec(line)?.[1] ?? 'none');
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
