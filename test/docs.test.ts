@@ -66,6 +66,7 @@ t.test('the links of the documents lead somewhere', (t) => {
     'docs/services.md',
     'docs/registry.md',
     'docs/failure-modes.md',
+    'docs/benchmarks.md',
   ]) {
     const folder = new URL(`../${file}`, import.meta.url);
     for (const [, target = ''] of readFileSync(file, 'utf8').matchAll(/\]\((?!#|https?:)([^)#]+)\)/g)) {

@@ -165,6 +165,11 @@ log: { level: info }
             })
             .once('error', reject);
         });
+      // It listens before it has found the records.
+      const readyBy = performance.now() + startSeconds * 1000;
+      while ((await ask('svc_live_nobody')) !== 401) {
+        if (performance.now() > readyBy) throw new Error('the gateway did not become ready');
+      }
       return { pid: child.pid ?? 0, ask };
     },
     async run(...args) {

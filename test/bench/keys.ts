@@ -24,16 +24,18 @@ try {
   const few = await startDeployment(t);
   say(`importing ${keys} keys`);
   const imported = await timedImport(many, keys);
-  say(`imported in ${imported.seconds} s; emptying Redis, so that everything is projected anew`);
+  say(`imported: ${JSON.stringify(imported)}; emptying Redis, so that everything is projected anew`);
   const rebuilt = await timedRebuild(many);
-  say(`projected anew in ${rebuilt.seconds} s; looking up`);
+  say(`projected anew: ${JSON.stringify(rebuilt)}; looking up`);
   await timedImport(few, fewKeys);
   const urls = [few.redis.url, many.redis.url] as const;
   const asking = await compareLookUps(urls, [fewKeys, keys], 1);
   const holding = await compareLookUps(urls, [fewKeys, keys], 200_000);
+  say(`look-ups: ${JSON.stringify({ asking, holding })}`);
   say(`${perSecond} changes a second beside accepted requests, for ${seconds} s`);
   const gateway = await many.startGateway();
   const beside = await besideChanges(many, gateway, { seconds, perSecond, keys: fewKeys });
+  say(JSON.stringify(beside));
   say(`${unknown} unknown keys`);
   const flooded = await floodWithUnknown(many, gateway, { unknown, known: fewKeys });
 
@@ -52,6 +54,7 @@ try {
         `a look-up that is held: ${lookUps(holding)}`,
         `milliseconds of accepted requests without changes: ${distributionText(beside.without)}`,
         `                      beside ${perSecond} changes a second: ${distributionText(beside.with)}`,
+        `known keys answered otherwise than with 200: ${beside.refused}`,
         `${flooded.unknown} unknown keys, ${flooded.refused} refused with 401: gateway ${flooded.mebibytes.join(' -> ')} MiB; known keys still held: ${flooded.hits}`,
         '',
       ].join('\n'),

@@ -16,7 +16,7 @@ const asked = 1000;
 /** Opens the key store of a gateway over this Redis, in this process. */
 function openKeyStore(url: string, maxEntries: number): RecordKeyStore {
   const address = {
-    ...{ url, sentinels: null, masterName: '', username: null, password: null, ca: null },
+    ...{ url, cluster: null, sentinels: null, masterName: '', username: null, password: null, ca: null },
     commandTimeoutMilliseconds: 5_000,
   };
   const cache = {
@@ -34,7 +34,8 @@ function openKeyStore(url: string, maxEntries: number): RecordKeyStore {
       identity,
       clock,
       onMalformed: silent,
-      onConnectionError: silent,
+      onLost: silent,
+      onFound: silent,
     }),
   );
 }
