@@ -8,7 +8,11 @@ const key = `svc_live_${secret}`;
 t.test(
   'six characters of a key are in no line, header of an answer or metric, wherever the caller puts it',
   async (t) => {
-    const gateway = await startTestGateway(t, { records: recordsOf(key), config: { trustedProxies: ['127.0.0.1'] } });
+    const gateway = await startTestGateway(t, {
+      records: recordsOf(key),
+      config: { trustedProxies: ['127.0.0.1'] },
+      logSecret: Buffer.from('a secret of this test'),
+    });
     const encoded = `svc%5Flive%5F${secret}`;
     const answers = [
       await ask(gateway, { headers: [['x-api-key', key]] }),
@@ -34,6 +38,8 @@ t.test(
       await ask(gateway, { headers: [['x-request-id', key]] }),
       await ask(gateway, { headers: [['x-forwarded-for', key]] }),
       await ask(gateway, { host: key }),
+      await ask(gateway, { headers: [['traceparent', key]] }),
+      await ask(gateway, { headers: [['tracestate', `a=${key}`]] }),
     ];
     const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
     t.equal(gateway.lines.length, answers.length);
