@@ -63,6 +63,7 @@ t.test('the links of the documents lead somewhere', (t) => {
     'docs/records.md',
     'docs/audit-log.md',
     'docs/monitoring.md',
+    'docs/connections.md',
     'docs/services.md',
     'docs/registry.md',
     'docs/failure-modes.md',

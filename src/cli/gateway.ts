@@ -24,6 +24,8 @@ async function gateway({ config: file }: { readonly config?: string }): Promise<
   await runServer(config, log, async (closeLater) => {
     const running = await startGateway(config, await openPorts(config, log));
     closeLater(() => running.drain());
+    // The conventional signal for "look at your files again"; without a listener it would end the process.
+    process.on('SIGHUP', () => void running.reloadTls());
     log.info(running.addresses, 'the gateway takes requests');
   });
 }

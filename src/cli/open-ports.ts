@@ -35,6 +35,10 @@ export async function openPorts(config: Config, log: Logger, records?: Records):
     onInternalError: (error, requestId) => {
       log.error({ err: error, requestId }, 'a request failed in a way that was not foreseen');
     },
+    onCertificateChange: ({ problem }) => {
+      if (problem === null) log.info('certificates replaced');
+      else log.error({ problem }, 'the new certificates cannot be used; the ones before stay');
+    },
   };
 }
 

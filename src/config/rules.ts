@@ -18,6 +18,8 @@ const rules: readonly Rule[] = [
   listenersDoNotCollide,
   proxiesAreAddresses,
   proxiesAreNotEveryone,
+  proxyProtocolHasProxies,
+  clientCertificatesHaveAuthority,
   upstreamUrlsAreUrls,
   authoritiesAreForHttps,
   routesAreDistinct,
@@ -73,6 +75,23 @@ function proxiesAreNotEveryone({ trustedProxies }: Config): RuleProblem[] {
     const message = `trusts so many addresses that any client could choose its own: expected a prefix of /${shortest} or longer`;
     return [{ path: `trustedProxies[${index}]`, message }];
   });
+}
+
+/** Otherwise every connection would be closed. */
+function proxyProtocolHasProxies({ proxyProtocol, trustedProxies }: Config): RuleProblem[] {
+  if (!proxyProtocol || trustedProxies.length > 0) return [];
+  const message = 'closes every connection that is not from a trusted proxy: expected the balancers in trustedProxies';
+  return [{ path: 'proxyProtocol', message, others: ['trustedProxies'] }];
+}
+
+/** Node would take every certificate of a public authority for one of a client. */
+function clientCertificatesHaveAuthority({ listen: { https } }: Config): RuleProblem[] {
+  if (https === null || (https.clientCertificates === 'none') === (https.clientCaFile === null)) return [];
+  const message =
+    https.clientCaFile === null
+      ? `expected a file, because listen.https.clientCertificates is ${https.clientCertificates}`
+      : 'is without effect; expected null, or listen.https.clientCertificates: request or require';
+  return [{ path: 'listen.https.clientCaFile', message, others: ['listen.https.clientCertificates'] }];
 }
 
 function shortestPrefix({ family, first }: IpRange): number {

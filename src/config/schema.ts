@@ -31,8 +31,9 @@ export const configSchema = section(
     }),
     proxyProtocol: Type.Boolean({
       default: false,
-      description: 'Trusted proxies begin each connection with a PROXY protocol header.',
-      unavailable: true,
+      description:
+        'Trusted proxies begin each connection with a PROXY protocol header (version 1 or 2), before TLS, on the http ' +
+        'and the https listener. A connection without one, or from anybody else, is closed.',
     }),
     keyStore,
     keys,

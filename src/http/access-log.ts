@@ -23,7 +23,7 @@ export function accessLine(exchange: Exchange, environment: string): object {
     },
     url: { path: shown(exchange.target.path) },
     client: { ip: facts?.clientAddress.text },
-    source: { ip: connection.remoteAddress },
+    source: { ip: connection.remote?.text },
     tls: connection.tls ?? undefined,
     organization: credential === null ? undefined : { id: credential.merchantId },
     gateway: {

@@ -7,13 +7,13 @@ import type { DenialCode } from '../policy/denials.js';
 import { keyFormatOf } from '../policy/key-format.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { keyFingerprint } from '../telemetry/key-fingerprint.js';
-import { parseRemoteAddress } from './client-address.js';
 import { denialFailure } from './envelope.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
+import { requireHttp2Limits } from './http2/require-http2-limits.js';
 import { requireProtocol } from './protocol.js';
 import { sendFailure } from './replies.js';
-import { factsOf } from './request-facts.js';
+import { believedProxies, factsOf } from './request-facts.js';
 import type { FactSources } from './request-facts.js';
 import { readDecisiveHeaders } from './request-headers.js';
 import type { DecisiveHeaders } from './request-headers.js';
@@ -29,6 +29,7 @@ export interface AuthenticationHookOptions extends FactSources, Authentication {
   readonly maxBodyBytes: number;
   /** For the fingerprints of keys. */
   readonly logSecret: LogSecret;
+  readonly maxHeaderBytes: number;
   /** Why the access log cannot be written; null while it can. */
   readonly accessLogProblem: () => string | null;
 }
@@ -58,9 +59,10 @@ async function judge(
   reply: FastifyReply,
   options: AuthenticationHookOptions,
 ): Promise<DenialCode | null> {
-  const headers = readDecisiveHeaders(exchange.request.rawHeaders);
-  const peer = parseRemoteAddress(exchange.request.socket.remoteAddress);
-  exchange.id = requestIdOf(headers.requestId, peer !== null && options.trustedProxies.contains(peer));
+  const headers = readDecisiveHeaders(exchange.rawHeaders);
+  const { remote } = exchange.connection;
+  const fromProxy = remote !== null && believedProxies(exchange, options.trustedProxies).contains(remote);
+  exchange.id = requestIdOf(headers.requestId, fromProxy);
   reply.header('x-request-id', exchange.id);
 
   exchange.trace = traceContextOf(headers.traceparent, headers.tracestate);
@@ -70,18 +72,18 @@ async function judge(
   const logProblem = options.accessLogProblem();
   if (logProblem !== null) throw new GatewayError('access_log_unavailable', logProblem);
   requireProtocol(exchange.request, headers);
+  requireHttp2Limits(exchange, options.maxHeaderBytes);
   const { path } = exchange.target;
   const canonical = isCanonicalPath(path);
   exchange.match = canonical ? options.routes(path) : null;
-  exchange.facts = factsOf(exchange, peer, headers, options);
+  exchange.facts = factsOf(exchange, headers, options);
 
   const verdict = await authenticateOrFail(exchange, key ?? '', options);
   exchange.credential = verdict.credential;
   exchange.answer = verdict.answer;
   if (key !== null && verdict.answer === null) exchange.exposedLookupId = lookupIdOf(key, options.pepper);
   // Nobody waits for the answer any more: what has not begun is not carried out.
-  if (exchange.response.destroyed)
-    throw new GatewayError('client_closed', 'the caller left while the key was looked up');
+  if (exchange.callerIsGone) throw new GatewayError('client_closed', 'the caller left while the key was looked up');
   if (verdict.denial === null) requireServable(exchange, canonical, options.maxBodyBytes);
   else exchange.outcome = verdict.denial;
   return verdict.denial;

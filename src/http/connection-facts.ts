@@ -1,24 +1,47 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import type { IpAddress } from '../policy/ip-address.js';
 import { parseRemoteAddress } from './client-address.js';
 
-/** What a connection was, for the log; asked while it lives, because a closed socket knows it no more. */
+/** What a connection is; the same for all of its requests. Asked early, because a closed socket knows it no more. */
 export interface ConnectionFacts {
-  readonly remoteAddress: string | undefined;
+  /** The remote address: the source that a PROXY header names, or else the socket's peer. Null where it is gone already. */
+  readonly remote: IpAddress | null;
+  /**
+   * Whether forwarding headers may be believed if `remote` is a trusted proxy. Not so where a PROXY header named nobody:
+   * the balancer's own address stands there for a client that it does not know, who would else choose one.
+   */
+  readonly mayForward: boolean;
   /** Null on a plain connection. */
   readonly tls: { readonly version: string | null; readonly cipher: string } | null;
 }
 
-const known = new WeakMap<Socket, ConnectionFacts>();
+/** Where a connection comes from, as its first bytes and its socket say. */
+export type ConnectionOrigin = Pick<ConnectionFacts, 'remote' | 'mayForward'>;
 
-/** The facts of a connection; they are the same for all of its requests. */
-export function connectionFactsOf(socket: Socket): ConnectionFacts {
-  const before = known.get(socket);
-  if (before !== undefined) return before;
-  const facts: ConnectionFacts = {
-    remoteAddress: parseRemoteAddress(socket.remoteAddress)?.text,
-    tls: socket instanceof TLSSocket ? { version: socket.getProtocol(), cipher: socket.getCipher().name } : null,
-  };
+/** The origin of a connection without a PROXY header. */
+export function originOf(socket: Socket): ConnectionOrigin {
+  return { remote: parseRemoteAddress(socket.remoteAddress), mayForward: true };
+}
+
+/** By socket, or, for HTTP/2, whose requests share one that cannot be had, by request. */
+const known = new WeakMap<object, ConnectionFacts>();
+
+/** Notes where a connection comes from, before it carries its first request. */
+export function noteConnection(socket: Socket, origin: ConnectionOrigin): ConnectionFacts {
+  const tls = socket instanceof TLSSocket ? { version: socket.getProtocol(), cipher: socket.getCipher().name } : null;
+  const facts = { ...origin, tls };
   known.set(socket, facts);
   return facts;
+}
+
+/** Notes on which connection a request came, where its socket does not tell. */
+export function noteRequest(request: object, facts: ConnectionFacts): void {
+  known.set(request, facts);
+}
+
+/** The facts of the connection on which a request came, or of a socket. */
+export function connectionFactsOf(socket: Socket, request?: object): ConnectionFacts {
+  const noted = (request && known.get(request)) ?? known.get(socket);
+  return noted ?? noteConnection(socket, originOf(socket));
 }

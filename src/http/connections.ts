@@ -1,31 +1,48 @@
 import type http from 'node:http';
+import type { ServerHttp2Session } from 'node:http2';
 import type { Socket } from 'node:net';
 
 /**
- * The connections of one server, for its end: Node closes those that are idle after a request, but waits for those on
- * which nothing was ever asked and for handshakes that never end.
+ * The connections of one listener, for its end: Node closes those that are idle after a request, but waits for those on
+ * which nothing was ever asked and for handshakes that never end, and knows nothing of HTTP/2.
  */
 export class Connections {
   readonly #open = new Set<Socket>();
-  /** Connections that can carry requests, and the bytes that they had read when they became so. */
+  /** Connections that carry requests of HTTP/1.1, and the bytes that they had read when they became so. */
   readonly #ready = new Map<Socket, number>();
-  readonly #server: http.Server;
+  readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #servers = new Set<http.Server>();
   #closing = false;
 
-  constructor(server: http.Server, overTls: boolean) {
-    this.#server = server;
-    server.on('connection', (socket: Socket) => {
-      this.#open.add(socket);
-      socket.once('close', () => this.#open.delete(socket));
-    });
-    server.on(overTls ? 'secureConnection' : 'connection', (socket: Socket) => {
-      if (this.#closing) socket.destroy();
-      this.#ready.set(socket, socket.bytesRead);
-      socket.once('close', () => this.#ready.delete(socket));
-    });
+  /** Adds a server, whose idle connections end with it. */
+  serves(server: http.Server): void {
+    this.#servers.add(server);
   }
 
-  /** Says whether the server is closing, so that an answer is its connection's last. */
+  /** Adds a connection that was just accepted. */
+  opened(socket: Socket): void {
+    this.#open.add(socket);
+    socket.once('close', () => this.#open.delete(socket));
+  }
+
+  /**
+   * Says that a connection can carry requests of HTTP/1.1 from now on.
+   * @param bufferedBytes bytes of a request that have been read already
+   */
+  ready(socket: Socket, bufferedBytes: number): void {
+    if (this.#closing) socket.destroy();
+    this.#ready.set(socket, socket.bytesRead - bufferedBytes);
+    socket.once('close', () => this.#ready.delete(socket));
+  }
+
+  /** Says that a connection carries HTTP/2 from now on. */
+  carriesHttp2(session: ServerHttp2Session): void {
+    this.#sessions.add(session);
+    session.once('close', () => this.#sessions.delete(session));
+    if (this.#closing) session.close();
+  }
+
+  /** Says whether the listener is closing, so that an answer is its connection's last. */
   get closing(): boolean {
     return this.#closing;
   }
@@ -40,13 +57,17 @@ export class Connections {
   answerEnded(): void {
     if (!this.#closing) return;
     setImmediate(() => {
-      this.#server.closeIdleConnections();
+      for (const server of this.#servers) server.closeIdleConnections();
     });
   }
 
-  /** Closes every connection on which nothing was ever asked, now and from now on. */
+  /**
+   * Closes every connection on which nothing was ever asked, now and from now on. HTTP/2 is told to go away: what it has
+   * asked by then is answered, and the connection ends with the last answer.
+   */
   closeUnused(): void {
     this.#closing = true;
+    for (const session of this.#sessions) session.close();
     for (const socket of this.#ready.keys()) if (!this.hasAsked(socket)) socket.destroy();
     for (const socket of this.#open) if (socket.bytesRead === 0) socket.destroy();
   }
@@ -56,6 +77,7 @@ export class Connections {
    * socket is taken away from below a TLS socket that has something to write.
    */
   cutOff(): void {
+    for (const session of this.#sessions) session.destroy();
     for (const socket of this.#ready.keys()) socket.destroy();
     for (const socket of this.#open) socket.destroy();
   }

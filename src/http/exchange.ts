@@ -6,6 +6,8 @@ import { connectionFactsOf } from './connection-facts.js';
 import type { ConnectionFacts } from './connection-facts.js';
 import { gatewayErrors } from './errors.js';
 import type { GatewayError, GatewayErrorCode } from './errors.js';
+import { http1FieldsOf } from './http2/http1-fields.js';
+import { http2RequestOf, http2ResponseOf } from './http2/http2-message.js';
 import { splitTarget } from './request-path.js';
 import type { RequestTarget } from './request-path.js';
 import type { RouteMatch } from './routes.js';
@@ -20,6 +22,8 @@ export class Exchange {
   id = '';
   readonly target: RequestTarget;
   readonly connection: ConnectionFacts;
+  /** Names and values, flat, in their order, as HTTP/1.1 has them, whatever the request came by. */
+  readonly rawHeaders: readonly string[];
   /** Null while the client address is not known. */
   facts: RequestFacts | null = null;
   credential: Credential | null = null;
@@ -61,7 +65,9 @@ export class Exchange {
     readonly receivedAt: number,
   ) {
     this.target = splitTarget(target);
-    this.connection = connectionFactsOf(request.socket);
+    this.connection = connectionFactsOf(request.socket, request);
+    const { rawHeaders } = request;
+    this.rawHeaders = http2RequestOf(request) === null ? rawHeaders : http1FieldsOf(rawHeaders);
   }
 
   /** Aborted, with a GatewayError as the reason, when the request is to end before its upstream has answered. */
@@ -82,7 +88,7 @@ export class Exchange {
 
   /** Says that nothing more can be answered: the answer is out, or the caller is gone. */
   closed(): void {
-    if (this.outcome === 'accepted' && !this.response.writableFinished) this.outcome = 'client_closed';
+    if (this.outcome === 'accepted' && !this.#answered) this.outcome = 'client_closed';
     this.#closed = true;
     this.#end();
   }
@@ -90,6 +96,33 @@ export class Exchange {
   /** Whether the request is both decided and closed; before, its line could not say whose it was or how it ended. */
   get over(): boolean {
     return this.#decided && this.#closed;
+  }
+
+  /** Whether nobody waits for the answer any more. HTTP/2's response does not say so itself; its stream does. */
+  get callerIsGone(): boolean {
+    return http2ResponseOf(this.response)?.stream.destroyed ?? this.response.destroyed;
+  }
+
+  /** Whether the request has a body, or is to have one. */
+  get hasBody(): boolean {
+    const { request } = this;
+    const http2 = http2RequestOf(request);
+    if (http2 !== null) return !http2.stream.endAfterHeaders;
+    return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length']) > 0;
+  }
+
+  /**
+   * Whether all of the body has come, once its stream has ended. Node ends the body of an HTTP/2 stream that was reset
+   * as if it had; a stream that is closed before its answer was cut short.
+   */
+  get bodyIsWhole(): boolean {
+    const http2 = http2RequestOf(this.request);
+    return http2 === null ? this.request.complete : !http2.stream.closed;
+  }
+
+  /** The host that was asked for; empty where none was named. */
+  get host(): string {
+    return http2RequestOf(this.request)?.authority ?? this.request.headers.host ?? '';
   }
 
   /** Calls back once when the request is over. */
@@ -113,6 +146,13 @@ export class Exchange {
     if (this.upstreamDuration !== null) return this.forwardedBodyBytes;
     if (!this.response.headersSent || this.request.method === 'HEAD') return 0;
     return Number(this.response.getHeader('content-length') ?? 0);
+  }
+
+  /** Whether the whole answer went out. Node ends a stream of HTTP/2 that was reset as if it had. */
+  get #answered(): boolean {
+    const { response } = this;
+    const reset = (http2ResponseOf(response)?.stream.rstCode ?? 0) !== 0;
+    return response.writableEnded && response.writableFinished && !reset;
   }
 
   #end(): void {

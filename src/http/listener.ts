@@ -1,35 +1,24 @@
-import http from 'node:http';
-import https from 'node:https';
 import Fastify from 'fastify';
 import type { FastifyInstance } from 'fastify';
 import type { CallerIdentity, Clock } from '../gateway/ports.js';
+import type { IpRanges } from '../policy/ip-ranges.js';
 import { authenticationHook } from './authentication.js';
 import type { AuthenticationHookOptions } from './authentication.js';
 import { GatewayError } from './errors.js';
 import { Connections } from './connections.js';
+import { createServer } from './create-server.js';
+import type { ConnectionLimits, RefusedConnection } from './create-server.js';
 import { Exchange } from './exchange.js';
+import { http2RequestOf } from './http2/http2-message.js';
+import { limitUpload } from './http2/limit-upload.js';
 import { awaitTurn } from './pipeline.js';
 import { answerProtocolError } from './protocol-errors.js';
 import type { RefusedRequest } from './protocol-errors.js';
 import { registerProxy } from './proxy.js';
 import { sendError } from './replies.js';
+import type { TlsEndpoint } from './tls/tls-endpoint.js';
 import { closeOverUnreadBody } from './unread-body.js';
 import type { Upstream } from './upstream.js';
-
-/** Limits of a listener's connections. */
-interface ListenerLimits {
-  readonly headerBytes: number;
-  readonly headersTimeoutSeconds: number;
-  readonly requestTimeoutSeconds: number;
-  readonly keepAliveTimeoutSeconds: number;
-  readonly connections: number;
-}
-
-/** PEM certificate chain and private key. */
-export interface TlsIdentity {
-  readonly cert: Buffer;
-  readonly key: Buffer;
-}
 
 /** What a listener is made of. */
 export interface ListenerOptions {
@@ -37,14 +26,18 @@ export interface ListenerOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** Signs who calls for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
-  readonly limits: ListenerLimits;
+  readonly limits: ConnectionLimits;
   readonly clock: Clock;
   /** Null: plain HTTP. */
-  readonly tls: TlsIdentity | null;
+  readonly tls: TlsEndpoint | null;
+  /** The peers that begin each connection with a PROXY protocol header; null where nobody does. */
+  readonly proxyProtocolFrom: IpRanges | null;
   /** Told of every request when it is over. */
   readonly onExchange: (exchange: Exchange) => void;
   /** Told of every request that never became one. */
   readonly onRefused: (refused: RefusedRequest) => void;
+  /** Told of every connection that was closed for what it did. */
+  readonly onRefusedConnection: (why: RefusedConnection) => void;
   /** Told of a failure that was not foreseen. */
   readonly onInternalError: (error: unknown, exchange: Exchange) => void;
 }
@@ -59,8 +52,11 @@ export interface Listener {
 
 /** Builds one listener of the gateway; it does not listen yet. */
 export async function createListener(options: ListenerOptions): Promise<Listener> {
+  const { limits, tls, proxyProtocolFrom, onRefusedConnection } = options;
+  const connections = new Connections();
   const app = Fastify({
-    serverFactory: (handler) => createServer(handler, options),
+    serverFactory: (handler) =>
+      createServer(handler, { limits, tls, proxyProtocolFrom, connections, onRefusedConnection }),
     clientErrorHandler: (error, socket) => {
       const refused = answerProtocolError(error, socket, connections.hasAsked(socket));
       if (refused !== null) options.onRefused(refused);
@@ -71,7 +67,6 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     forceCloseConnections: 'idle',
     return503OnClosing: false,
   });
-  const connections = new Connections(app.server, options.tls !== null);
   // Bodies are streamed to the upstream by the proxy: to Fastify no method has one, so that none is ever parsed.
   for (const method of methodsWithBodies) app.addHttpMethod(method, { hasBody: false, overrideExisting: true });
 
@@ -82,7 +77,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
       options.onExchange(exchange);
       connections.answerEnded();
     });
-    awaitTurn(exchange, (alive) => {
+    const turn = (alive: boolean): void => {
       if (alive) {
         // Not Fastify's onResponse: that is silent about a caller who hung up and an answer that broke off.
         reply.raw.once('close', () => {
@@ -94,13 +89,20 @@ export async function createListener(options: ListenerOptions): Promise<Listener
         exchange.decided();
         exchange.closed();
       }
-    });
+    };
+    if (http2RequestOf(request.raw) === null) {
+      awaitTurn(exchange, turn);
+    } else {
+      // Requests of one connection do not wait for each other, and Node does not bound how long their bodies take.
+      limitUpload(exchange, limits.requestTimeoutSeconds);
+      turn(true);
+    }
   });
   app.addHook('onRequest', authenticationHook(options.authentication));
   app.addHook('onSend', (request, reply, _payload, done) => {
     // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
     if (connections.closing || request.headers.upgrade !== undefined) reply.raw.shouldKeepAlive = false;
-    closeOverUnreadBody(reply);
+    if (http2RequestOf(request.raw) === null) closeOverUnreadBody(reply);
     done();
   });
   app.setErrorHandler((error, request, reply) => {
@@ -112,7 +114,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   app.setNotFoundHandler((_request, reply) =>
     sendError(reply, new GatewayError('not_found', 'no route has this path')),
   );
-  registerProxy(app, options.upstreams, options.limits.requestTimeoutSeconds * 1000, options.identity);
+  registerProxy(app, options.upstreams, limits.requestTimeoutSeconds * 1000, options.identity);
   app.addHook('preClose', (done) => {
     connections.closeUnused();
     done();
@@ -125,47 +127,8 @@ export async function createListener(options: ListenerOptions): Promise<Listener
 function asGatewayError(error: unknown, exchange: Exchange): GatewayError | null {
   if (error instanceof GatewayError) return error;
   const detail = error instanceof Error ? error.message : '';
-  if (exchange.response.destroyed) return new GatewayError('client_closed', detail, { cause: error });
+  if (exchange.callerIsGone) return new GatewayError('client_closed', detail, { cause: error });
   // The upstream had answered, so it is its answer that broke off before its first byte was out.
   if (exchange.upstreamDuration !== null) return new GatewayError('upstream_failed', detail, { cause: error });
   return null;
-}
-
-function createServer(handler: http.RequestListener, { limits, tls }: ListenerOptions): http.Server {
-  const serverOptions: http.ServerOptions = {
-    maxHeaderSize: limits.headerBytes,
-    headersTimeout: limits.headersTimeoutSeconds * 1000,
-    requestTimeout: limits.requestTimeoutSeconds * 1000,
-    keepAliveTimeout: limits.keepAliveTimeoutSeconds * 1000,
-    connectionsCheckingInterval: 1000, // Node's default of 30 s would let a slow client have four times its time
-    requireHostHeader: false, // checked in protocol.ts: Node's own refusal is not in the envelope
-  };
-  const server =
-    tls === null
-      ? http.createServer(serverOptions, handler)
-      : https.createServer(
-          { ...serverOptions, ...tls, minVersion: 'TLSv1.2', handshakeTimeout: limits.headersTimeoutSeconds * 1000 },
-          handler,
-        );
-  server.maxHeadersCount = 0; // header bytes are limited; a limit of their number would drop a proxy's X-Forwarded-For
-  server.maxConnections = limits.connections;
-  // The default would ask for the body before anybody has looked at the key.
-  server.on('checkContinue', handler);
-  server.on('checkExpectation', handler);
-  // Without a listener Node would close the connection without an answer.
-  server.on('connect', (request) => {
-    const { socket } = request;
-    const response = new http.ServerResponse(request);
-    response.shouldKeepAlive = false;
-    response.assignSocket(socket);
-    // Node tells the end of the responses that it made itself; of this one it does not know.
-    const end = (): void => {
-      response.emit('close');
-      socket.end();
-    };
-    response.once('finish', end);
-    socket.once('close', end);
-    handler(request, response);
-  });
-  return server;
 }

@@ -10,6 +10,8 @@ import { answerProtocolError } from './protocol-errors.js';
 export interface ManagementOptions {
   /** Why the gateway is not ready for traffic; empty while it is. */
   readonly readinessProblems: () => readonly string[];
+  /** What will keep it from that if nobody does anything. */
+  readonly warnings: () => readonly string[];
   readonly metrics: GatewayMetrics;
   /** Null: nothing is signed, and there are no public keys to fetch. */
   readonly identity: CallerIdentity | null;
@@ -19,7 +21,12 @@ export interface ManagementOptions {
  * Builds the management listener: health and metrics for operators and their orchestrator, public keys for upstreams,
  * never anything for callers.
  */
-export function createManagement({ readinessProblems, metrics, identity }: ManagementOptions): FastifyInstance {
+export function createManagement({
+  readinessProblems,
+  warnings,
+  metrics,
+  identity,
+}: ManagementOptions): FastifyInstance {
   const answer = (reply: FastifyReply, code: GatewayErrorCode): FastifyReply => {
     const { status, headers, body } = errorFailure(code);
     return reply.code(status).headers(headers).send(body);
@@ -37,7 +44,9 @@ export function createManagement({ readinessProblems, metrics, identity }: Manag
   app.get('/readyz', (_request, reply) => {
     const problems = readinessProblems();
     const ready = problems.length === 0;
-    return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', problems });
+    return reply
+      .code(ready ? 200 : 503)
+      .send({ status: ready ? 'ready' : 'not ready', problems, warnings: warnings() });
   });
   app.get('/metrics', async (_request, reply) => {
     const { contentType, text } = await metrics.render();

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { connectionFactsOf } from './connection-facts.js';
 import { errorFailure } from './envelope.js';
 import { GatewayError, gatewayErrors } from './errors.js';
 import type { GatewayErrorCode } from './errors.js';
@@ -55,7 +56,7 @@ export function answerProtocolError(
     code: code === 'client_closed' ? 'malformed_request' : code,
     status: gatewayErrors[code === 'client_closed' ? 'malformed_request' : code].status,
     detail: error.message,
-    remoteAddress: socket.remoteAddress,
+    remoteAddress: connectionFactsOf(socket).remote?.text,
   };
   if (exchange !== undefined && !exchange.over) exchange.response.shouldKeepAlive = false;
   else if (socket.writable) writeRefusal(socket, refused);

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { GatewayError } from './errors.js';
+import { http2RequestOf } from './http2/http2-message.js';
 import type { DecisiveHeaders } from './request-headers.js';
 
 const versions: readonly string[] = ['1.0', '1.1'];
@@ -14,10 +15,11 @@ const hostForm = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::\d{0,5
  */
 export function requireProtocol(request: IncomingMessage, headers: DecisiveHeaders): void {
   const { host: hosts, transferEncoding, contentLength } = headers;
-  if (!versions.includes(request.httpVersion)) {
+  const overHttp2 = http2RequestOf(request) !== null;
+  if (!overHttp2 && !versions.includes(request.httpVersion)) {
     throw new GatewayError('malformed_request', `HTTP version ${request.httpVersion}`);
   }
-  if (hosts.length > 1 || (hosts.length === 0 && request.httpVersion === '1.1')) {
+  if (hosts.length > 1 || (hosts.length === 0 && request.httpVersion !== '1.0')) {
     throw new GatewayError('invalid_host', `${hosts.length} Host headers`);
   }
   const [host] = hosts;

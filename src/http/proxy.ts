@@ -83,17 +83,17 @@ async function forward(
   if (identity !== null && exchange.credential !== null) {
     callerHeaders.push('x-gateway-assertion', await identity.assertionFor(exchange.credential));
   }
-  const hasBody = request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length']) > 0;
-  const expectsContinue = request.headers.expect?.toLowerCase() === '100-continue' && request.httpVersion === '1.1';
-  if (hasBody && expectsContinue) response.writeContinue();
+  const expectsContinue = request.headers.expect?.toLowerCase() === '100-continue' && request.httpVersion !== '1.0';
+  if (exchange.hasBody && expectsContinue) response.writeContinue();
 
   const startedAt = performance.now();
   exchange.forwarded = true;
   const answer = await upstream.send({
     method: request.method ?? '',
     target: match.upstreamPath + target.query,
-    headers: [...forwardableHeaders(request.rawHeaders), ...callerHeaders],
-    body: hasBody ? request : null,
+    headers: [...forwardableHeaders(exchange.rawHeaders), ...callerHeaders],
+    body: exchange.hasBody ? request : null,
+    bodyIsWhole: () => exchange.bodyIsWhole,
     onBody: (bytes) => (exchange.requestBodyBytes += bytes),
     signal: exchange.signal,
     cancel: (reason) => {
@@ -116,7 +116,7 @@ async function forward(
 }
 
 /** Who calls, from where and how, as the gateway found it; the upstream has no other word for it. */
-function identityHeaders({ id, facts, credential, request, trace }: Exchange): string[] {
+function identityHeaders({ id, facts, credential, host, trace }: Exchange): string[] {
   if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');
   return [
     ...['x-merchant-id', credential.merchantId],
@@ -125,7 +125,7 @@ function identityHeaders({ id, facts, credential, request, trace }: Exchange): s
     ...['x-request-id', id],
     ...['x-forwarded-for', facts.clientAddress.text],
     ...['x-forwarded-proto', facts.secure ? 'https' : 'http'],
-    ...['x-forwarded-host', request.headers.host ?? ''],
+    ...['x-forwarded-host', host],
     ...(trace === null ? [] : traceHeaders(trace)),
   ];
 }

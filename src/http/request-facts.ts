@@ -1,7 +1,6 @@
-import { TLSSocket } from 'node:tls';
 import type { Clock, TorExits } from '../gateway/ports.js';
 import type { RequestFacts } from '../policy/facts.js';
-import type { IpAddress } from '../policy/ip-address.js';
+import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
 import { keyFormatOf } from '../policy/key-format.js';
 import type { Environment } from '../policy/key-format.js';
@@ -13,6 +12,8 @@ import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
 import type { DecisiveHeaders } from './request-headers.js';
 
+const nobody = compileIpRanges([]);
+
 /** What facts are made of besides the request. */
 export interface FactSources {
   readonly environment: Environment;
@@ -23,25 +24,20 @@ export interface FactSources {
 
 /**
  * Turns a request into facts.
- * @param peer the socket's peer; null where it is gone already
  * @throws GatewayError where the caller's address cannot be known
  */
-export function factsOf(
-  exchange: Exchange,
-  peer: IpAddress | null,
-  headers: DecisiveHeaders,
-  sources: FactSources,
-): RequestFacts {
-  const { request, match } = exchange;
-  if (peer === null) throw new GatewayError('client_closed', 'the socket has no peer any more');
-  const clientAddress = resolveClientAddress(peer, headers.forwardedFor, sources.trustedProxies);
+export function factsOf(exchange: Exchange, headers: DecisiveHeaders, sources: FactSources): RequestFacts {
+  const { request, match, connection } = exchange;
+  const { remote, tls } = connection;
+  if (remote === null) throw new GatewayError('client_closed', 'the socket has no peer any more');
+  const believed = believedProxies(exchange, sources.trustedProxies);
+  const clientAddress = resolveClientAddress(remote, headers.forwardedFor, believed);
   if (clientAddress === null) {
     throw new GatewayError('invalid_forwarded_for', 'a trusted proxy sent an X-Forwarded-For entry that is no address');
   }
-  const overTls = request.socket instanceof TLSSocket;
   return {
     environment: sources.environment,
-    secure: isSecure(peer, overTls, headers.forwardedProto, sources.trustedProxies),
+    secure: isSecure(remote, tls !== null, headers.forwardedProto, believed),
     clientAddress,
     torExit: sources.torExits.has(clientAddress),
     onionService: [...headers.host, ...headers.origin, ...headers.referer].some(namesOnionService),
@@ -51,6 +47,11 @@ export function factsOf(
     access: accessOf(request.method ?? ''),
     now: exchange.receivedAt,
   };
+}
+
+/** The proxies whose headers are believed on this request's connection. */
+export function believedProxies({ connection }: Exchange, trustedProxies: IpRanges): IpRanges {
+  return connection.mayForward ? trustedProxies : nobody;
 }
 
 /** The first present of Origin, Referer and Host decides, alone. A repeated one is taken whole and so matches nothing. */

@@ -11,11 +11,14 @@ import type { LogSecret } from '../telemetry/chain.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
 import { createListener } from './listener.js';
-import type { Listener, TlsIdentity } from './listener.js';
+import type { Listener } from './listener.js';
 import { createManagement } from './management.js';
 import { RequestLog } from './request-log.js';
 import { createRouteTable } from './routes.js';
-import { readTlsIdentity } from './tls-identity.js';
+import { openTls } from './tls/open-tls.js';
+import type { OpenTls } from './tls/open-tls.js';
+import { expiryWarnings } from './tls/tls-material.js';
+import type { CertificateChange } from './tls/tls-reload.js';
 import { Upstream } from './upstream.js';
 
 /** What the gateway needs besides its configuration. */
@@ -31,12 +34,16 @@ export interface GatewayPorts {
   readonly logSecret: LogSecret;
   /** Told of a failure that was not foreseen, with the id of its request. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
+  /** Told when certificates were replaced, and once of new ones that cannot be used. */
+  readonly onCertificateChange: (change: CertificateChange) => void;
 }
 
 /** A gateway that takes requests. */
 export interface RunningGateway {
   /** Where each listener is; null where the configuration has none. */
   readonly addresses: Readonly<Record<'https' | 'http' | 'management', AddressInfo | null>>;
+  /** Looks at once whether certificates or ticket keys have changed; otherwise that happens by itself. */
+  reloadTls(): Promise<void>;
   /** Stops taking requests, lets those in flight end within the drain timeout, and closes everything. */
   drain(): Promise<void>;
 }
@@ -81,17 +88,19 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     exposedKeys: new ExposedKeys(ports.keyStore, ports.clock),
   });
   const upstreams = await openUpstreams(config);
-  const createOne = (tls: TlsIdentity | null): Promise<Listener> =>
+  const trustedProxies = compileIpRanges(config.trustedProxies);
+  const createOne = (tls: OpenTls | null): Promise<Listener> =>
     createListener({
       authentication: {
         environment: config.environment,
-        trustedProxies: compileIpRanges(config.trustedProxies),
+        trustedProxies,
         torExits: ports.torExits,
         clock: ports.clock,
         keyStore: ports.keyStore,
         pepper: ports.pepper,
         routes: createRouteTable(config),
         maxBodyBytes: config.limits.bodyBytes,
+        maxHeaderBytes: config.limits.headerBytes,
         logSecret: ports.logSecret,
         accessLogProblem,
       },
@@ -99,12 +108,16 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
       identity: ports.identity,
       limits: config.limits,
       clock: ports.clock,
-      tls,
+      tls: tls?.endpoint ?? null,
+      proxyProtocolFrom: config.proxyProtocol ? trustedProxies : null,
       onExchange: (exchange) => {
         requestLog.ended(exchange);
       },
       onRefused: (refused) => {
         requestLog.refused(refused);
+      },
+      onRefusedConnection: (why) => {
+        metrics.countRefusedConnection(why);
       },
       onInternalError: (error, exchange) => {
         ports.onInternalError(error, exchange.id);
@@ -117,9 +130,12 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     listeners.push(listener);
     return listen(listener.app, name, at);
   };
-  const health = createManagement({ readinessProblems, metrics, identity: ports.identity });
+  let tls: OpenTls | null = null;
+  const warnings = (): string[] => (tls === null ? [] : expiryWarnings(tls.endpoint.material, ports.clock.now()));
+  const health = createManagement({ readinessProblems, warnings, metrics, identity: ports.identity });
   const drain = async (): Promise<void> => {
     draining = true;
+    await tls?.reload.stop();
     await closeAll(listeners, config.limits.drainTimeoutSeconds);
     await health.close(); // last, so that it can be asked all the while
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
@@ -129,12 +145,22 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     await ports.accessLog.close(graceMilliseconds);
   };
   try {
-    const tls = https === null ? null : await readTlsIdentity(https.certFile, https.keyFile);
+    if (https !== null) {
+      tls = await openTls(https, config.limits.headersTimeoutSeconds, ports.clock, (change) => {
+        metrics.countTlsReload(change.problem === null ? 'replaced' : 'refused');
+        ports.onCertificateChange(change);
+      });
+      const { endpoint } = tls;
+      metrics.showCertificates(() => endpoint.material.certificates);
+    }
     return {
       addresses: {
         management: management && (await listen(health, 'management', management)),
         https: https && (await open(await createOne(tls), 'https', https)),
         http: http && (await open(await createOne(null), 'http', http)),
+      },
+      reloadTls: async () => {
+        await tls?.reload.check();
       },
       drain,
     };

@@ -27,6 +27,8 @@ export interface UpstreamRequest {
   readonly body: Readable | null;
   /** Told of the size of each piece of the body that is passed on. */
   readonly onBody: (bytes: number) => void;
+  /** Whether all of the body has come, asked when it ends: half of one must not pass for a whole one. */
+  readonly bodyIsWhole: () => boolean;
   /** Aborted by `cancel`; its reason is the GatewayError that ends the request. */
   readonly signal: AbortSignal;
   readonly cancel: (reason: GatewayError) => void;
@@ -122,7 +124,8 @@ export class Upstream {
 }
 
 /** Passes a body on, chunk by chunk, and ends it where it grows past the limit or its client goes away. */
-function meterBody({ onBody }: UpstreamRequest, body: Readable, maxBytes: number, deadline: NodeJS.Timeout): Transform {
+function meterBody(request: UpstreamRequest, body: Readable, maxBytes: number, deadline: NodeJS.Timeout): Transform {
+  const { onBody, bodyIsWhole: isWhole } = request;
   let bytes = 0;
   const meter = new Transform({
     transform(chunk: Buffer, _encoding, done) {
@@ -131,6 +134,9 @@ function meterBody({ onBody }: UpstreamRequest, body: Readable, maxBytes: number
       onBody(chunk.length);
       if (bytes > maxBytes) done(new GatewayError('body_too_large', `the body is longer than ${maxBytes} bytes`));
       else done(null, chunk);
+    },
+    flush(done) {
+      done(isWhole() ? null : new GatewayError('client_closed', 'the client cut the body short'));
     },
   });
   // Not `pipeline`: that would destroy the client's socket together with the body, and the answer could not be given.

@@ -43,6 +43,8 @@ export class GatewayMetrics {
   readonly #decision: Histogram;
   readonly #lookup: Histogram<'source'>;
   readonly #upstream: Histogram<'upstream'>;
+  readonly #refusedConnections: Counter<'reason'>;
+  readonly #tlsReloads: Counter<'result'>;
   readonly #environment: string;
 
   constructor(environment: string, state: GatewayState) {
@@ -53,6 +55,18 @@ export class GatewayMetrics {
       name: 'gateway_requests_total',
       help: 'Requests by what was decided (accepted, a denial or an error code), status, route and environment.',
       labelNames: ['code', 'status', 'route', 'environment'],
+      registers,
+    });
+    this.#refusedConnections = new Counter({
+      name: 'gateway_connections_refused_total',
+      help: 'Connections that were closed for what they did or failed to do, by reason.',
+      labelNames: ['reason'],
+      registers,
+    });
+    this.#tlsReloads = new Counter({
+      name: 'gateway_tls_reloads_total',
+      help: 'Changes of certificates and ticket keys: replaced, or refused and the ones before kept.',
+      labelNames: ['result'],
       registers,
     });
     this.#whole = new Histogram({
@@ -94,6 +108,29 @@ export class GatewayMetrics {
     this.#decision.observe(decision / 1000);
     if (lookup !== null) this.#lookup.observe({ source: lookup.source }, lookup.duration / 1000);
     if (upstream !== null) this.#upstream.observe({ upstream: upstream.name }, upstream.duration / 1000);
+  }
+
+  /** @param reason one of a fixed set of words */
+  countRefusedConnection(reason: string): void {
+    this.#refusedConnections.inc({ reason });
+  }
+
+  countTlsReload(result: 'replaced' | 'refused'): void {
+    this.#tlsReloads.inc({ result });
+  }
+
+  /** Shows, whenever it is asked, until when the certificates that are in use then are valid. */
+  showCertificates(current: () => Iterable<{ readonly file: string; readonly notAfter: number }>): void {
+    new Gauge({
+      name: 'gateway_tls_certificate_not_after_seconds',
+      help: 'When the certificate in use from this file ends, in seconds since 1970.',
+      labelNames: ['file'],
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        for (const { file, notAfter } of current()) this.set({ file }, notAfter / 1000);
+      },
+    });
   }
 
   /** The text format that Prometheus reads, and its content type. */

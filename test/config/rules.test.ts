@@ -30,6 +30,17 @@ t.test('what contradicts another option is refused', (t) => {
       'limits: { headersTimeoutSeconds: 31 }',
       ['limits.headersTimeoutSeconds: expected at most limits.requestTimeoutSeconds, which is 30'],
     ],
+    ['proxyProtocol: true', ['proxyProtocol: closes every connection']],
+    ['proxyProtocol: true\ntrustedProxies: [10.0.0.0/8]', []],
+    [
+      'listen: { https: { certFile: a, keyFile: b, clientCertificates: require } }',
+      ['listen.https.clientCaFile: expected a file, because listen.https.clientCertificates is require'],
+    ],
+    [
+      'listen: { https: { certFile: a, keyFile: b, clientCaFile: c } }',
+      ['listen.https.clientCaFile: is without effect'],
+    ],
+    ['listen: { https: { certFile: a, keyFile: b, clientCaFile: c, clientCertificates: request } }', []],
     ['upstreams: { a: { url: "http://a", caFile: x } }\nroutes: []', ['upstreams.a.caFile: is for an https://']],
     ['upstreams: { a: { url: "https://a", caFile: x } }\nroutes: []', []],
     ['keyStore: { redis: { sentinel: { servers: [] } } }', ['keyStore.redis.sentinel.servers: expected at least one']],

@@ -33,7 +33,15 @@ t.test('each option of the contract is there, with its default', (t) => {
     'listen.https.port = 8443',
     'listen.https.certFile = undefined',
     'listen.https.keyFile = undefined',
-    'listen.https.http2 = false',
+    'listen.https.certificates = []',
+    'listen.https.certificates.*.certFile = undefined',
+    'listen.https.certificates.*.keyFile = undefined',
+    'listen.https.reloadSeconds = 10',
+    'listen.https.minVersion = "TLSv1.2"',
+    'listen.https.http2 = true',
+    'listen.https.ticketKeysFile = null',
+    'listen.https.clientCertificates = "none"',
+    'listen.https.clientCaFile = null',
     'listen.http.host = "0.0.0.0"',
     'listen.http.port = 8080',
     'listen.management.host = "127.0.0.1"',
@@ -247,9 +255,6 @@ t.test('an upstream is an http or https origin and nothing more', (t) => {
 
 t.test('what this version does not have is refused if it is asked for, and named', (t) => {
   const cases: readonly [string, string | null][] = [
-    ['proxyProtocol: true', 'proxyProtocol: true is not available in this version'],
-    ['proxyProtocol: false', null],
-    ['listen: { https: { certFile: a, keyFile: b, http2: true } }', 'listen.https.http2: true is not available'],
     ['keyStore: { kind: memory }', null],
     ['keyStore: { kind: redis, redis: { url: "redis://other" } }', null],
     ['keyStore: { redis: { url: "redis://127.0.0.1:6379", prefix: "mg:" } }', null],

@@ -19,6 +19,7 @@ import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { startGateway } from '../../src/http/start-gateway.js';
 import type { RunningGateway } from '../../src/http/start-gateway.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
+import type { CertificateChange } from '../../src/http/tls/tls-reload.js';
 import type { LineSink } from '../../src/telemetry/line-sink.js';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 
@@ -127,6 +128,9 @@ export interface GatewayUnderTest extends RunningGateway {
   readonly ca: string;
   readonly lines: Record<string, unknown>[];
   readonly internalErrors: unknown[];
+  readonly certificateChanges: CertificateChange[];
+  readonly certFile: string;
+  readonly keyFile: string;
 }
 
 export interface GatewaySetup {
@@ -164,6 +168,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
   });
   const lines: Record<string, unknown>[] = [];
   const internalErrors: unknown[] = [];
+  const certificateChanges: CertificateChange[] = [];
   const gateway = await startGateway(base, {
     keyStore: setup.keyStore ?? new RecordKeyStore(new MemoryRecords(setup.records ?? recordsOf(liveKey))),
     torExits: new TorExitList(
@@ -185,6 +190,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     },
     logSecret: setup.logSecret === undefined ? null : logSecretOf(setup.logSecret),
     onInternalError: (error) => internalErrors.push(error),
+    onCertificateChange: (change) => certificateChanges.push(change),
   });
   let drained: Promise<void> | null = null;
   const drain = (): Promise<void> => (drained ??= gateway.drain());
@@ -199,6 +205,10 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     ca: selfSigned.cert,
     lines,
     internalErrors,
+    certificateChanges,
+    certFile,
+    keyFile,
+    reloadTls: () => gateway.reloadTls(),
   };
 }
 

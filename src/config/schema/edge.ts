@@ -1,5 +1,16 @@
 import Type from 'typebox';
-import { address, nullable, requiredFile, section } from './option.js';
+import { address, nullable, optionalFile, requiredFile, section } from './option.js';
+
+const certificate = section(
+  {
+    certFile: requiredFile(
+      'PEM file with the certificate, followed by its intermediates.',
+      '/etc/merchant-gateway/tls/other.crt',
+    ),
+    keyFile: requiredFile("PEM file with the certificate's private key.", '/etc/merchant-gateway/tls/other.key'),
+  },
+  { description: '' },
+);
 
 const https = section(
   {
@@ -9,7 +20,39 @@ const https = section(
       '/etc/merchant-gateway/tls/tls.crt',
     ),
     keyFile: requiredFile("PEM file with the certificate's private key.", '/etc/merchant-gateway/tls/tls.key'),
-    http2: Type.Boolean({ default: false, description: 'Offer HTTP/2.', unavailable: true }),
+    certificates: Type.Array(certificate, {
+      default: [],
+      maxItems: 64,
+      description:
+        'Further certificates, each as { certFile, keyFile }. A client gets the one that covers the host that it names ' +
+        '(SNI), and the one above where none does. Of certificates for the same host, one with an ECDSA key and one ' +
+        'with an RSA key stand together: each client gets what it can verify.',
+      expects: 'a list of { certFile, keyFile }',
+    }),
+    reloadSeconds: Type.Integer({
+      minimum: 1,
+      maximum: 86_400,
+      default: 10,
+      description:
+        'How often the files of certificates, ticket keys and client authorities are looked at; SIGHUP has it done at ' +
+        'once. Changed ones are used from the next handshake on; those that cannot be used change nothing.',
+    }),
+    minVersion: Type.Enum(['TLSv1.2', 'TLSv1.3'], {
+      default: 'TLSv1.2',
+      description: 'The oldest version of TLS that is spoken.',
+    }),
+    http2: Type.Boolean({ default: true, description: 'Offer HTTP/2 beside HTTP/1.1 (ALPN).' }),
+    ticketKeysFile: optionalFile(
+      'File of exactly 48 random bytes that session tickets are encrypted with. With the same file, replicas resume ' +
+        "each other's sessions. null: keys of the process's own.",
+    ),
+    clientCertificates: Type.Enum(['none', 'request', 'require'], {
+      default: 'none',
+      description:
+        'Whether a client has to show a certificate of its own, beside its key. request: it may leave it out, but one ' +
+        'that it shows has to be valid.',
+    }),
+    clientCaFile: optionalFile('PEM file of the authorities that sign certificates of clients.'),
   },
   { description: '' },
 );

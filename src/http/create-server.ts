@@ -1,0 +1,141 @@
+import http from 'node:http';
+import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import type { IpRanges } from '../policy/ip-ranges.js';
+import { noteConnection, originOf } from './connection-facts.js';
+import type { ConnectionOrigin } from './connection-facts.js';
+import type { Connections } from './connections.js';
+import { createHttp2Server } from './http2/http2-server.js';
+import { readProxyHeader } from './proxy-protocol/read-header.js';
+import type { TlsEndpoint } from './tls/tls-endpoint.js';
+
+/** Limits of a listener's connections. */
+export interface ConnectionLimits {
+  readonly headerBytes: number;
+  readonly headersTimeoutSeconds: number;
+  readonly requestTimeoutSeconds: number;
+  readonly keepAliveTimeoutSeconds: number;
+  readonly connections: number;
+}
+
+/** Why a connection was closed before it could carry a request, or in the middle of too many. */
+export type RefusedConnection =
+  'connection_limit' | 'http2_flood' | 'proxy_header' | 'proxy_untrusted' | `tls_${string}`;
+
+/** What the server of a listener is made of. */
+export interface ServerOptions {
+  readonly limits: ConnectionLimits;
+  /** Null: plain HTTP. */
+  readonly tls: TlsEndpoint | null;
+  /** The peers that begin each connection with a PROXY protocol header; null where nobody does. */
+  readonly proxyProtocolFrom: IpRanges | null;
+  readonly connections: Connections;
+  readonly onRefusedConnection: (why: RefusedConnection) => void;
+}
+
+/**
+ * Makes the server of a listener: TCP, then perhaps a PROXY protocol header, then perhaps TLS, then HTTP/1.1 or, where
+ * ALPN says so, HTTP/2. One HTTP server listens for all of that, so that its limits count each connection from its first
+ * packet; what comes in between is done before it sees the connection.
+ */
+export function createServer(handler: http.RequestListener, options: ServerOptions): http.Server {
+  const { limits, tls, proxyProtocolFrom, connections, onRefusedConnection } = options;
+  const server = createHttpServer(handler, limits);
+  connections.serves(server);
+  const headersTimeout = limits.headersTimeoutSeconds * 1000;
+
+  const [serveHttp1] = server.listeners('connection') as [(this: http.Server, socket: Socket) => void];
+  server.removeAllListeners('connection');
+  const startHttp1 = (socket: Socket, bufferedBytes: number): void => {
+    connections.ready(socket, bufferedBytes);
+    serveHttp1.call(server, socket);
+  };
+  const startHttp2 = createHttp2Server({
+    handler,
+    maxHeaderBytes: limits.headerBytes,
+    timeouts: { first: headersTimeout, idle: limits.keepAliveTimeoutSeconds * 1000 },
+    onSession: (session) => {
+      connections.carriesHttp2(session);
+    },
+    onFlood: () => {
+      onRefusedConnection('http2_flood');
+    },
+  });
+  const startTls = tls?.accept({
+    onSecure: (socket: TLSSocket, origin) => {
+      const facts = noteConnection(socket, origin);
+      if (socket.alpnProtocol === 'h2') startHttp2(socket, facts);
+      else startHttp1(socket, 0);
+    },
+    onRefused: (reason) => {
+      onRefusedConnection(`tls_${reason}`);
+    },
+  });
+  const start = (socket: Socket, origin: ConnectionOrigin, bufferedBytes: number): void => {
+    if (startTls !== undefined) startTls(socket, origin);
+    else {
+      noteConnection(socket, origin);
+      startHttp1(socket, bufferedBytes);
+    }
+  };
+  server.on('connection', (socket: Socket) => {
+    connections.opened(socket);
+    socket.on('error', () => undefined); // whoever reads it hears of its end; while nobody does, it would end the process
+    const own = originOf(socket);
+    if (proxyProtocolFrom === null) {
+      start(socket, own, 0);
+    } else if (own.remote === null || !proxyProtocolFrom.contains(own.remote)) {
+      socket.destroy();
+      onRefusedConnection('proxy_untrusted');
+    } else {
+      readProxyHeader(socket, headersTimeout, {
+        onHeader: (source, bufferedBytes) => {
+          const origin = source === null ? { ...own, mayForward: false } : { remote: source, mayForward: true };
+          start(socket, origin, bufferedBytes);
+        },
+        onRefused: () => {
+          onRefusedConnection('proxy_header');
+        },
+      });
+    }
+  });
+  server.on('drop', () => {
+    onRefusedConnection('connection_limit');
+  });
+  return server;
+}
+
+function createHttpServer(handler: http.RequestListener, limits: ConnectionLimits): http.Server {
+  const server = http.createServer(
+    {
+      maxHeaderSize: limits.headerBytes,
+      headersTimeout: limits.headersTimeoutSeconds * 1000,
+      requestTimeout: limits.requestTimeoutSeconds * 1000,
+      keepAliveTimeout: limits.keepAliveTimeoutSeconds * 1000,
+      connectionsCheckingInterval: 1000, // Node's default of 30 s would let a slow client have four times its time
+      requireHostHeader: false, // checked in protocol.ts: Node's own refusal is not in the envelope
+    },
+    handler,
+  );
+  server.maxHeadersCount = 0; // header bytes are limited; a limit of their number would drop a proxy's X-Forwarded-For
+  server.maxConnections = limits.connections;
+  // The default would ask for the body before anybody has looked at the key.
+  server.on('checkContinue', handler);
+  server.on('checkExpectation', handler);
+  // Without a listener Node would close the connection without an answer.
+  server.on('connect', (request) => {
+    const { socket } = request;
+    const response = new http.ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket);
+    // Node tells the end of the responses that it made itself; of this one it does not know.
+    const end = (): void => {
+      response.emit('close');
+      socket.end();
+    };
+    response.once('finish', end);
+    socket.once('close', end);
+    handler(request, response);
+  });
+  return server;
+}

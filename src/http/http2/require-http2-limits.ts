@@ -1,0 +1,29 @@
+import { GatewayError } from '../errors.js';
+import type { Exchange } from '../exchange.js';
+import { http2RequestOf } from './http2-message.js';
+
+/** RFC 9113 6.5.2: what a field counts beside its name and its value. */
+export const fieldOverheadBytes = 32;
+
+/** The size of a field list as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it. */
+function headerListBytes(fields: readonly string[]): number {
+  let bytes = (fields.length / 2) * fieldOverheadBytes;
+  for (const text of fields) bytes += text.length; // one byte a character, as Node reads them
+  return bytes;
+}
+
+/**
+ * Refuses of an HTTP/2 request what HTTP/1.1's parser would refuse, or what could be read in two ways. nghttp2 lets
+ * every path pass as long as the scheme is not http or https.
+ * @throws GatewayError
+ */
+export function requireHttp2Limits({ request, target }: Exchange, maxHeaderBytes: number): void {
+  const http2 = http2RequestOf(request);
+  if (http2 === null) return;
+  if (headerListBytes(http2.rawHeaders) > maxHeaderBytes) {
+    throw new GatewayError('headers_too_large', `the header list is above ${maxHeaderBytes} bytes`);
+  }
+  if (http2.method !== 'CONNECT' && target.path !== '*' && !target.path.startsWith('/')) {
+    throw new GatewayError('malformed_request', 'a :path that is none');
+  }
+}

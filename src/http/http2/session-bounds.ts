@@ -1,0 +1,65 @@
+import { constants } from 'node:http2';
+import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+
+/** How long a session may live without a request, in milliseconds. */
+export interface SessionTimeouts {
+  /** Until its first one. */
+  readonly first: number;
+  /** Between two. */
+  readonly idle: number;
+}
+
+/** Requests that may be in progress on a connection at the same time (RFC 9113 advises 100 at least). */
+export const maxConcurrentStreams = 100;
+
+/** What a client may waste at once, and each second from then on. Who asks, waits for answers and asks again wastes nothing. */
+const burst = 200;
+const perSecond = 20;
+
+/**
+ * Bounds what a client may do on an HTTP/2 connection besides asking and reading answers: requests that it takes back
+ * (rapid reset, CVE-2023-44487), PING and SETTINGS frames, each of which has to be answered (CVE-2019-9512, CVE-2019-9515),
+ * and staying without asking. Above that the connection is closed with ENHANCE_YOUR_CALM. nghttp2 bounds the rest:
+ * CONTINUATION frames (CVE-2024-27983), answers that pile up, frames that are malformed.
+ * @param onFlood told once of a session that was closed for it
+ */
+export function boundSession(session: ServerHttp2Session, timeouts: SessionTimeouts, onFlood: () => void): void {
+  let tokens = burst;
+  let countedAt = performance.now();
+  const waste = (): void => {
+    const now = performance.now();
+    tokens = Math.min(burst, tokens + ((now - countedAt) / 1000) * perSecond) - 1;
+    countedAt = now;
+    if (tokens >= 0 || session.destroyed) return;
+    onFlood();
+    session.destroy(new Error('the client wastes too much'), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  };
+  session.on('ping', waste).on('remoteSettings', waste);
+
+  let streams = 0;
+  let quiet: NodeJS.Timeout | undefined;
+  const startQuiet = (milliseconds: number): void => {
+    clearTimeout(quiet);
+    if (streams === 0 && !session.destroyed) quiet = setTimeout(endQuiet, milliseconds);
+  };
+  const endQuiet = (): void => {
+    session.close();
+    // What keeps it open yet is a peer that does not read its end, or one in the middle of a header.
+    quiet = setTimeout(() => {
+      session.destroy();
+    }, timeouts.first);
+  };
+  session.on('stream', (stream: ServerHttp2Stream) => {
+    streams += 1;
+    clearTimeout(quiet);
+    stream.once('close', () => {
+      streams -= 1;
+      if (stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR) waste();
+      startQuiet(timeouts.idle);
+    });
+  });
+  session.once('close', () => {
+    clearTimeout(quiet);
+  });
+  startQuiet(timeouts.first);
+}

@@ -1,0 +1,30 @@
+import type { Config } from '../../config/schema.js';
+import type { Clock } from '../../gateway/ports.js';
+import { TlsEndpoint } from './tls-endpoint.js';
+import { readTlsMaterial } from './tls-material.js';
+import { TlsReload } from './tls-reload.js';
+import type { CertificateChange } from './tls-reload.js';
+
+/** The TLS of a listener, and what keeps it up to date. */
+export interface OpenTls {
+  readonly endpoint: TlsEndpoint;
+  readonly reload: TlsReload;
+}
+
+/**
+ * Opens the TLS that the configuration describes, and looks after its files from then on.
+ * @throws OperatorError for a file that cannot be used
+ */
+export async function openTls(
+  https: NonNullable<Config['listen']['https']>,
+  handshakeTimeoutSeconds: number,
+  clock: Clock,
+  tell: (change: CertificateChange) => void,
+): Promise<OpenTls> {
+  const { minVersion, clientCertificates, http2 } = https;
+  const settings = { minVersion, clientCertificates, http2, handshakeTimeoutSeconds };
+  const endpoint = new TlsEndpoint(await readTlsMaterial(https), settings);
+  const reload = new TlsReload(endpoint, https, clock, tell);
+  reload.start(https.reloadSeconds);
+  return { endpoint, reload };
+}

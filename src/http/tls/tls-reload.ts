@@ -1,0 +1,68 @@
+import type { Clock } from '../../gateway/ports.js';
+import type { TlsEndpoint } from './tls-endpoint.js';
+import { problemOf, readTlsMaterial } from './tls-material.js';
+import type { TlsFiles } from './tls-material.js';
+
+/** What became of files that have changed. */
+export interface CertificateChange {
+  /** Null: they are in use. Otherwise why they are not, and those from before stay. */
+  readonly problem: string | null;
+}
+
+/**
+ * Looks at the contents of TLS's files from time to time, and has new ones used from the next handshake on. Contents, not
+ * times or file events: Kubernetes swaps a symbolic link to a directory, which says nothing to whoever watches the file.
+ * Files that cannot be used, do not belong together (a swap that is half done) or have expired change nothing.
+ */
+export class TlsReload {
+  readonly #endpoint: TlsEndpoint;
+  readonly #files: TlsFiles;
+  readonly #clock: Clock;
+  readonly #tell: (change: CertificateChange) => void;
+  #toldProblem: string | null = null;
+  #timer: NodeJS.Timeout | undefined;
+  #checking: Promise<void> = Promise.resolve();
+
+  constructor(endpoint: TlsEndpoint, files: TlsFiles, clock: Clock, tell: (change: CertificateChange) => void) {
+    this.#endpoint = endpoint;
+    this.#files = files;
+    this.#clock = clock;
+    this.#tell = tell;
+  }
+
+  /** Looks every so many seconds. */
+  start(everySeconds: number): void {
+    this.#timer = setInterval(() => void this.check(), everySeconds * 1000);
+    this.#timer.unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#checking;
+  }
+
+  /** Looks now, after a look that is under way. Resolves when what has changed is in use, or is known not to be usable. */
+  check(): Promise<void> {
+    this.#checking = this.#checking.then(() => this.#look());
+    return this.#checking;
+  }
+
+  async #look(): Promise<void> {
+    let problem: string | null;
+    try {
+      const material = await readTlsMaterial(this.#files);
+      const changed = material.digest !== this.#endpoint.material.digest;
+      problem = changed ? problemOf(material, this.#clock.now()) : null;
+      if (changed && problem === null) {
+        this.#endpoint.replace(material);
+        this.#tell({ problem: null });
+      }
+      this.#endpoint.renewTicketKeys();
+    } catch (error) {
+      problem = error instanceof Error ? error.message : 'unknown reason';
+    }
+    // Once for each problem, not once for each look.
+    if (problem !== null && problem !== this.#toldProblem) this.#tell({ problem });
+    this.#toldProblem = problem;
+  }
+}

@@ -1,0 +1,344 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
+import https from 'node:https';
+import net from 'node:net';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import tls from 'node:tls';
+import type { ConnectionOptions, TLSSocket } from 'node:tls';
+import t from 'tap';
+import type { SelfSigned } from '../../src/cli/dev/self-signed.js';
+import { makeCertificate } from './certificates.js';
+import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
+import { startTestGateway, startUpstream } from './harness.js';
+import type { GatewayUnderTest } from './harness.js';
+
+const key = ['x-api-key', liveKey] as const;
+const day = 86_400_000;
+const [ecdsa, rsa, otherEcdsa] = await Promise.all([
+  makeCertificate({ names: ['localhost', 'api.shop.example'] }),
+  makeCertificate({ keyType: 'rsa', names: ['localhost', 'api.shop.example'] }),
+  makeCertificate({ names: ['*.pay.example', 'other.example'] }),
+]);
+
+/** Writes a certificate and its key into a folder. */
+async function files(folder: string, name: string, { cert, key }: SelfSigned) {
+  const [certFile, keyFile] = [path.join(folder, `${name}.crt`), path.join(folder, `${name}.key`)];
+  await writeFile(certFile, cert);
+  await writeFile(keyFile, key);
+  return { certFile, keyFile };
+}
+
+/** Makes a handshake; null where the server does not. */
+async function handshake(port: number, options: ConnectionOptions = {}): Promise<TLSSocket | null> {
+  const socket = tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false, ...options });
+  const made = await new Promise<boolean>((resolve) => {
+    socket.once('secureConnect', () => {
+      resolve(true);
+    });
+    socket.once('error', () => {
+      resolve(false);
+    });
+  });
+  if (!made) return null;
+  socket.on('error', () => undefined);
+  return socket;
+}
+
+/** The first name of the certificate that is shown, and its type of key. */
+async function shownBy(port: number, options: ConnectionOptions = {}): Promise<string> {
+  const socket = await handshake(port, options);
+  const certificate = socket?.getPeerX509Certificate();
+  socket?.destroy();
+  return `${certificate?.subject ?? 'nothing'} ${certificate?.publicKey.asymmetricKeyType ?? ''}`;
+}
+
+async function metricsOf(gateway: GatewayUnderTest): Promise<string> {
+  return (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+}
+
+t.test('TLS is 1.2 and 1.3 with forward secrecy and authenticated encryption, or newer if so configured', async (t) => {
+  const folder = t.testdir({});
+  const both = { certificates: [await files(folder, 'rsa', rsa)], ...(await files(folder, 'ecdsa', ecdsa)) };
+  const gateway = await startTestGateway(t, { config: { listen: { https: both } } });
+  const strict = await startTestGateway(t, { config: { listen: { https: { minVersion: 'TLSv1.3' } } } });
+  const old = { minVersion: 'TLSv1', ciphers: 'ALL:@SECLEVEL=0' } as const;
+  const rows: readonly [string, ConnectionOptions, string | null][] = [
+    ['TLS 1.3', {}, 'TLSv1.3'],
+    ['TLS 1.2', { maxVersion: 'TLSv1.2' }, 'TLSv1.2'],
+    ['TLS 1.1', { ...old, maxVersion: 'TLSv1.1' }, null],
+    ['TLS 1.0', { ...old, maxVersion: 'TLSv1' }, null],
+    ['no forward secrecy', { maxVersion: 'TLSv1.2', ciphers: 'AES128-GCM-SHA256' }, null],
+    ['CBC', { maxVersion: 'TLSv1.2', ciphers: 'ECDHE-RSA-AES128-SHA256:ECDHE-ECDSA-AES128-SHA' }, null],
+    ['finite-field groups', { maxVersion: 'TLSv1.2', ciphers: 'DHE-RSA-AES128-GCM-SHA256' }, null],
+    ['an ALPN that nobody knows', { ALPNProtocols: ['spdy/3'] }, null],
+  ];
+  for (const [name, options, version] of rows) {
+    const socket = await handshake(gateway.https, options);
+    t.equal(socket?.getProtocol() ?? null, version, name);
+    socket?.destroy();
+  }
+  t.equal(await handshake(strict.https, { maxVersion: 'TLSv1.2' }), null, 'TLS 1.2 where 1.3 is asked for');
+  t.equal((await ask(strict, {})).status, 401);
+  const metrics = await metricsOf(gateway);
+  t.match(metrics, /refused_total\{reason="tls_version"\} 2\n/);
+  t.match(metrics, /refused_total\{reason="tls_cipher"\} 3\n/);
+});
+
+t.test('each client gets the certificate of the host that it names, with the key that it can verify', async (t) => {
+  const folder = t.testdir({});
+  const certificates = [await files(folder, 'rsa', rsa), await files(folder, 'other', otherEcdsa)];
+  const gateway = await startTestGateway(t, {
+    config: { listen: { https: { ...(await files(folder, 'ecdsa', ecdsa)), certificates } } },
+  });
+  const rsaOnly = { maxVersion: 'TLSv1.2', ciphers: 'ECDHE-RSA-AES128-GCM-SHA256' } as const;
+  const rows: readonly [string, ConnectionOptions, string][] = [
+    ['no name', {}, 'CN=localhost ec'],
+    ['no name, RSA', rsaOnly, 'CN=localhost rsa'],
+    ['a name', { servername: 'api.shop.example' }, 'CN=localhost ec'],
+    ['a name in upper case', { servername: 'API.SHOP.EXAMPLE' }, 'CN=localhost ec'],
+    ['a name, RSA', { servername: 'api.shop.example', ...rsaOnly }, 'CN=localhost rsa'],
+    ['another name', { servername: 'other.example' }, 'CN=*.pay.example ec'],
+    ['a wildcard', { servername: 'a.pay.example' }, 'CN=*.pay.example ec'],
+    ['below a wildcard by two', { servername: 'a.b.pay.example' }, 'CN=localhost ec'],
+    ['the wildcard’s own domain', { servername: 'pay.example' }, 'CN=localhost ec'],
+    ['an unknown name', { servername: 'nobody.example' }, 'CN=localhost ec'],
+  ];
+  for (const [name, options, expected] of rows) t.equal(await shownBy(gateway.https, options), expected, name);
+  const metrics = await metricsOf(gateway);
+  t.equal([...metrics.matchAll(/^gateway_tls_certificate_not_after_seconds\{file="[^"]+"\} \d+$/gm)].length, 3);
+});
+
+t.test('files that cannot be used stop the start, in one sentence', async (t) => {
+  const folder = t.testdir({ short: randomBytes(47), pem: 'garbage' });
+  const one = await files(folder, 'one', ecdsa);
+  const other = await files(folder, 'other', otherEcdsa);
+  const at = (name: string) => path.join(folder, name);
+  const rows: readonly [object, RegExp][] = [
+    [{ certFile: one.certFile, keyFile: other.keyFile }, /do not belong together/],
+    [{ certificates: [{ certFile: other.certFile, keyFile: one.keyFile }] }, /do not belong together/],
+    [{ certificates: [{ ...other, certFile: at('none') }] }, /The certificate .*none cannot be read/],
+    [{ certFile: at('pem') }, /is not a PEM certificate/],
+    [{ ticketKeysFile: at('short') }, /ticket keys .* has 47 bytes; expected 48/],
+    [{ clientCaFile: at('pem'), clientCertificates: 'require' }, /The CA certificate .* is not a PEM certificate/],
+  ];
+  for (const [options, sentence] of rows) {
+    const start = startTestGateway(t, { config: { listen: { https: { ...one, ...options } } } });
+    await t.rejects(start, { name: 'OperatorError', message: sentence }, String(sentence));
+  }
+});
+
+t.test('new files are used from the next handshake on; those that are not good change nothing', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const { certFile, keyFile } = gateway;
+  const kept = connect(gateway.https, gateway.ca);
+  await once(kept, 'secureConnect');
+  const replace = async (cert: string, privateKey: string): Promise<void> => {
+    await writeFile(certFile, cert);
+    await writeFile(keyFile, privateKey);
+    await gateway.reloadTls();
+  };
+  const [fresh, expired, future] = await Promise.all([
+    makeCertificate({ names: ['fresh.example'] }),
+    makeCertificate({ names: ['expired.example'], notAfter: Date.now() - 1000 }),
+    makeCertificate({ names: ['future.example'], notBefore: Date.now() + day }),
+  ]);
+  await gateway.reloadTls();
+  t.same(gateway.certificateChanges, [], 'files that are as they were are no change');
+  await replace(fresh.cert, fresh.key);
+  t.equal(await shownBy(gateway.https), 'CN=fresh.example ec');
+  t.same(gateway.certificateChanges.splice(0), [{ problem: null }]);
+
+  const bad: readonly [string, string, RegExp][] = [
+    [ecdsa.cert, fresh.key, /do not belong together/],
+    [ecdsa.cert.slice(0, 300), ecdsa.key, /is not a PEM certificate/],
+    [expired.cert, expired.key, /has expired/],
+    ['', '', /is not a PEM certificate/],
+    [future.cert, future.key, /is not valid yet/],
+  ];
+  for (const [cert, privateKey, problem] of bad) {
+    await replace(cert, privateKey);
+    await gateway.reloadTls();
+    t.equal(await shownBy(gateway.https), 'CN=fresh.example ec', String(problem));
+    t.match(gateway.certificateChanges.splice(0), [{ problem }]);
+  }
+  await replace(ecdsa.cert, ecdsa.key);
+  t.equal(await shownBy(gateway.https), 'CN=localhost ec', 'and the next good one is used');
+  t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="refused"\} 5\n/);
+  t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="replaced"\} 2\n/);
+  const answer = parseAnswer(await exchangeBytes(kept, requestBytes({ headers: [key] })));
+  t.equal(answer.status, 200, 'a connection from before is served');
+});
+
+t.test('a change is found by itself, also where a link to the folder is swapped, as in Kubernetes', async (t) => {
+  const folder = t.testdir({});
+  const put = async (name: string, pems: SelfSigned): Promise<void> => {
+    await mkdir(path.join(folder, name));
+    await files(path.join(folder, name), 'tls', pems);
+    await symlink(name, path.join(folder, `${name}-link`));
+    await rename(path.join(folder, `${name}-link`), path.join(folder, '..data'));
+  };
+  await put('..2026_1', ecdsa);
+  await symlink('..data/tls.crt', path.join(folder, 'tls.crt'));
+  await symlink('..data/tls.key', path.join(folder, 'tls.key'));
+  const own = { certFile: path.join(folder, 'tls.crt'), keyFile: path.join(folder, 'tls.key'), reloadSeconds: 1 };
+  const gateway = await startTestGateway(t, { config: { listen: { https: own } } });
+  t.equal(await shownBy(gateway.https), 'CN=localhost ec');
+  await put('..2026_2', otherEcdsa);
+  while (gateway.certificateChanges.length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  t.same(gateway.certificateChanges, [{ problem: null }]);
+  t.equal(await shownBy(gateway.https), 'CN=*.pay.example ec');
+});
+
+t.test('a certificate that ends soon is told of where operators look, and does not stop the traffic', async (t) => {
+  const folder = t.testdir({});
+  const soon = await makeCertificate({ notBefore: Date.now() - 80 * day, notAfter: Date.now() + 3 * day });
+  const gateway = await startTestGateway(t, { config: { listen: { https: await files(folder, 'soon', soon) } } });
+  const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
+  t.equal(ready.status, 200);
+  t.match(await ready.json(), { problems: [], warnings: [/^the certificate .*soon\.crt expires on \d{4}-/] });
+  const other = await startTestGateway(t);
+  t.match(await (await fetch(`http://127.0.0.1:${other.management}/readyz`)).json(), { warnings: [] });
+});
+
+/** A session of a gateway, as a client keeps it. TLS 1.2 tells it during the handshake, TLS 1.3 after it. */
+async function sessionOf({ https: port }: GatewayUnderTest, options: ConnectionOptions = {}): Promise<Buffer> {
+  const socket = tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false, ...options });
+  const [session] = (await once(socket, 'session')) as [Buffer];
+  socket.destroy();
+  return session;
+}
+
+/** Makes a session with one gateway and says whether another one resumes it. */
+async function resumes(
+  from: GatewayUnderTest,
+  by: GatewayUnderTest,
+  options: ConnectionOptions = {},
+): Promise<boolean> {
+  const socket = await handshake(by.https, { ...options, session: await sessionOf(from, options) });
+  const resumed = socket?.isSessionReused() ?? false;
+  socket?.destroy();
+  return resumed;
+}
+
+t.test('a session is resumed, by every replica that has the same ticket keys, until they are replaced', async (t) => {
+  const folder = t.testdir({ keys: randomBytes(48) });
+  const own = { ...(await files(folder, 'one', ecdsa)), ticketKeysFile: path.join(folder, 'keys') };
+  const shared = { config: { listen: { https: own } } };
+  const [one, other, alone] = await Promise.all([
+    startTestGateway(t, shared),
+    startTestGateway(t, shared),
+    startTestGateway(t),
+  ]);
+  for (const options of [{}, { maxVersion: 'TLSv1.2', servername: 'api.shop.example' }] as const) {
+    t.ok(await resumes(one, one, options), 'by itself');
+    t.ok(await resumes(one, other, options), 'by a replica');
+    t.ok(await resumes(alone, alone, options), 'with keys of its own');
+    t.notOk(await resumes(one, alone, options), 'by nobody else');
+  }
+  await writeFile(path.join(folder, 'keys'), randomBytes(48));
+  await other.reloadTls();
+  t.notOk(await resumes(one, other), 'after the keys were replaced');
+  t.ok(await resumes(other, other));
+});
+
+t.test('clients show a certificate of their own where they have to, and only a good one', async (t) => {
+  const folder = t.testdir({ keys: randomBytes(48) });
+  const authority = await makeCertificate({ names: ['authority.example'] });
+  const [client, stranger] = await Promise.all([
+    makeCertificate({ names: ['client.example'], ca: authority }),
+    makeCertificate({ names: ['stranger.example'] }),
+  ]);
+  const server = await files(folder, 'server', ecdsa);
+  const { certFile: clientCaFile } = await files(folder, 'authority', authority);
+  const ticketKeysFile = path.join(folder, 'keys');
+  const listening = (clientCertificates: 'none' | 'request' | 'require') => ({
+    ...(clientCertificates === 'none' ? {} : { clientCaFile }),
+    ...{ ...server, ticketKeysFile, clientCertificates },
+  });
+  const started = async (mode: 'none' | 'request' | 'require') =>
+    startTestGateway(t, { config: { listen: { https: listening(mode) } } });
+  const [none, request, require] = [await started('none'), await started('request'), await started('require')];
+  const answers = async ({ https: port }: GatewayUnderTest, options: ConnectionOptions): Promise<boolean> => {
+    const socket = await handshake(port, options);
+    return (
+      socket !== null && (await exchangeBytes(socket, requestBytes({})).catch(() => '')).includes('Key is required')
+    );
+  };
+  for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+    for (const [gateway, nobody, good, bad] of [
+      [none, true, true, true],
+      [request, true, true, false],
+      [require, false, true, false],
+    ] as const) {
+      t.equal(await answers(gateway, { maxVersion: version }), nobody, 'without one');
+      t.equal(await answers(gateway, { maxVersion: version, ...client }), good, 'with a good one');
+      t.equal(await answers(gateway, { maxVersion: version, ...stranger }), bad, "with a stranger's");
+    }
+  }
+  // A ticket that was had without a certificate must not stand for one, though the keys are the same.
+  const session = await sessionOf(none);
+  t.notOk(await answers(require, { session }), 'a session of a gateway that asks for none is not resumed');
+  t.match(await metricsOf(require), /reason="tls_client_certificate"\} [1-9]/);
+});
+
+t.test('whoever does not get through a handshake is closed, counted and not logged', async (t) => {
+  const gateway = await startTestGateway(t, {
+    config: { limits: { headersTimeoutSeconds: 1, connections: 3 } },
+  });
+  const plain = net.connect(gateway.https, '127.0.0.1');
+  t.equal(await exchangeBytes(plain, requestBytes({})), '', 'plain HTTP gets nothing');
+  const garbage = net.connect(gateway.https, '127.0.0.1');
+  t.notMatch(await exchangeBytes(garbage, '\x16\x03\x01\xff\xff'.repeat(100)), 'HTTP');
+  const silent = [net.connect(gateway.https, '127.0.0.1'), net.connect(gateway.https, '127.0.0.1')];
+  const slow = net.connect(gateway.https, '127.0.0.1');
+  slow.write('\x16\x03\x01', 'latin1');
+  const waiting = [...silent, slow];
+  const closed = waiting.map((socket) => once(socket.on('error', () => undefined).resume(), 'close'));
+  await Promise.all(waiting.map(async (socket) => socket.connecting && once(socket, 'connect')));
+  const dropped = net.connect(gateway.https, '127.0.0.1').on('error', () => undefined);
+  await once(dropped.resume(), 'close');
+  await Promise.all(closed);
+  const metrics = await metricsOf(gateway);
+  t.match(metrics, /reason="tls_plain_http"\} 1\n/);
+  t.match(metrics, /reason="tls_timeout"\} 3\n/);
+  t.match(metrics, /reason="connection_limit"\} 1\n/, 'connections count before their handshake');
+  t.same(gateway.lines, []);
+  t.equal((await ask(gateway, {})).status, 401, 'and the next one is served');
+});
+
+t.test('upstreams are verified: by the authority that is configured, and by their name', async (t) => {
+  const folder = t.testdir({});
+  const elsewhere = await makeCertificate({ names: ['elsewhere.example'] });
+  const serve = async (pems: SelfSigned): Promise<number> => {
+    const server = https.createServer(pems, (_request, response) => response.end('{}')).listen(0, '127.0.0.1');
+    server.on('tlsClientError', () => undefined);
+    await once(server, 'listening');
+    t.teardown(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    return (server.address() as AddressInfo).port;
+  };
+  const [good, wrong] = [await serve(ecdsa), await serve(elsewhere)];
+  const { certFile: goodCa } = await files(folder, 'good', ecdsa);
+  const { certFile: wrongCa } = await files(folder, 'wrong', elsewhere);
+  const rows: readonly [string, number, string | null, number][] = [
+    ['the authority that signed it', good, goodCa, 200],
+    ['no authority', good, null, 502],
+    ['another authority', good, wrongCa, 502],
+    ['another name', wrong, wrongCa, 502],
+  ];
+  for (const [name, port, caFile, status] of rows) {
+    const transactions = { url: `https://localhost:${port}`, caFile };
+    const gateway = await startTestGateway(t, {
+      config: {
+        upstreams: { transactions },
+        routes: [{ path: '/transactions', upstream: 'transactions', resource: 'transactions' }],
+      },
+    });
+    t.equal((await ask(gateway, { headers: [key] })).status, status, name);
+  }
+});

@@ -1,0 +1,68 @@
+import { writeFile } from 'node:fs/promises';
+import http2 from 'node:http2';
+import path from 'node:path';
+import t from 'tap';
+import { makeCertificate } from '../http/certificates.js';
+import { ask, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+
+const key = ['x-api-key', liveKey] as const;
+const replacements = 50;
+
+// A certificate is replaced while requests come in; whoever is in the middle of a handshake or of a request then must
+// not notice it, and neither must whoever has a connection from long before.
+t.test('a certificate is replaced fifty times under load, and no request fails', async (t) => {
+  const upstream = await startUpstream(t);
+  const authority = await makeCertificate({ names: ['authority.example'] });
+  const [first, second] = await Promise.all([makeCertificate({ ca: authority }), makeCertificate({ ca: authority })]);
+  const folder = t.testdir({ 'tls.crt': first.cert, 'tls.key': first.key });
+  const [certFile, keyFile] = [path.join(folder, 'tls.crt'), path.join(folder, 'tls.key')];
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { listen: { https: { certFile, keyFile } } },
+  });
+  const ca = authority.cert;
+  const trusting = { ...gateway, ca };
+  const load = { isOver: false, http1: 0, http2: 0, failed: [] as unknown[] };
+
+  const session = http2.connect(`https://localhost:${gateway.https}`, { ca });
+  t.teardown(() => {
+    session.destroy();
+  });
+  const overHttp2 = (): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const stream = session.request({ ':path': '/v1/transactions', 'x-api-key': liveKey });
+      stream.resume().on('error', reject);
+      stream.on('response', ({ ':status': status }) => {
+        if (status !== 200) reject(new Error(`status ${String(status)}`));
+      });
+      stream.on('end', resolve);
+    });
+  const callers = [
+    ...Array.from({ length: 3 }, () => async () => {
+      const answer = await ask(trusting, { headers: [key] }); // a handshake for each
+      if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+      load.http1 += 1;
+    }),
+    async () => {
+      await overHttp2(); // all on one connection
+      load.http2 += 1;
+    },
+  ].map(async (call) => {
+    while (!load.isOver) await call().catch((error: unknown) => load.failed.push(error));
+  });
+  for (let count = 0; count < replacements; count += 1) {
+    const next = count % 2 === 0 ? second : first;
+    await writeFile(certFile, next.cert);
+    await writeFile(keyFile, next.key);
+    await gateway.reloadTls();
+    const before = load.http1;
+    while (load.http1 <= before && load.failed.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  }
+  load.isOver = true;
+  await Promise.all(callers);
+  t.same(load.failed, []);
+  t.equal(gateway.certificateChanges.length, replacements);
+  t.ok(gateway.certificateChanges.every(({ problem }) => problem === null));
+  t.ok(load.http1 >= replacements && load.http2 > 0);
+  t.comment(`${load.http1} requests with a handshake each, ${load.http2} on one HTTP/2 connection`);
+});

@@ -1,0 +1,150 @@
+import t from 'tap';
+import type { ServerResponse } from 'node:http';
+import { liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+import type { GatewayUnderTest } from '../http/harness.js';
+import { endHeaders, endStream, frame, FrameConnection, headerBlock, headersFrames } from '../http/http2-frames.js';
+import { requestFields, uint32 } from '../http/http2-frames.js';
+
+const key = ['x-api-key', liveKey] as const;
+const enhanceYourCalm = 11;
+const cancel = uint32(8);
+
+async function refusedConnections(gateway: GatewayUnderTest, reason: string): Promise<number> {
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  return Number(new RegExp(`gateway_connections_refused_total\\{reason="${reason}"\\} (\\d+)`).exec(metrics)?.[1] ?? 0);
+}
+
+/** Sends until the connection is closed, and not without end. */
+async function flood(connection: FrameConnection, most: number, bytesOf: (count: number) => Buffer): Promise<number> {
+  let count = 0;
+  while (!connection.closed && count < most) {
+    connection.send(bytesOf(count));
+    count += 1;
+    if (count % 50 === 0) await new Promise((resolve) => setImmediate(resolve));
+  }
+  await connection.untilClosed();
+  return count;
+}
+
+// CVE-2023-44487 (rapid reset): a request that is taken back at once costs the client nothing and the server all of it,
+// and is not counted among the streams that are open.
+t.test('a client that takes its requests back again and again is cut off, and nobody else is', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const other = new FrameConnection(gateway.https, gateway.ca);
+  const connection = new FrameConnection(gateway.https, gateway.ca);
+  await flood(connection, 20_000, (count) => {
+    const stream = 1 + 2 * count;
+    const request = headersFrames(stream, endStream, requestFields('GET', '/v1/transactions', [key]));
+    return Buffer.concat([request, frame('rstStream', 0, stream, cancel)]);
+  });
+  t.equal(connection.goaway(), enhanceYourCalm);
+  t.equal(await refusedConnections(gateway, 'http2_flood'), 1);
+  t.ok(gateway.lines.length < 2_000, `${gateway.lines.length} requests`);
+  other.ask(1, 'GET', '/v1/transactions', [key]);
+  await other.until(() => other.isOver(1));
+  t.match(other.body(1), '"success":true');
+  other.socket.destroy();
+});
+
+// CVE-2019-9512 and CVE-2019-9515: each PING and each SETTINGS wants an answer.
+t.test('PING and SETTINGS floods are cut off', async (t) => {
+  const gateway = await startTestGateway(t);
+  for (const bytes of [frame('ping', 0, 0, Buffer.alloc(8)), frame('settings', 0, 0)]) {
+    const connection = new FrameConnection(gateway.https, gateway.ca);
+    await flood(connection, 20_000, () => bytes);
+    t.equal(connection.goaway(), enhanceYourCalm);
+  }
+  t.equal(await refusedConnections(gateway, 'http2_flood'), 2);
+});
+
+// CVE-2024-27983 and its kin: a header that never ends is held in memory, and looks like no request to anybody.
+t.test('a header of CONTINUATION frames without an end is cut off', async (t) => {
+  const gateway = await startTestGateway(t);
+  for (const payload of [Buffer.alloc(0), headerBlock([['x', 'y'.repeat(1000)]])]) {
+    const connection = new FrameConnection(gateway.https, gateway.ca);
+    connection.send(frame('headers', endStream, 1, headerBlock(requestFields('GET', '/v1/transactions'))));
+    const sent = await flood(connection, 5_000, () => frame('continuation', 0, 1, payload));
+    t.ok(sent < 5_000, `${sent} frames`);
+  }
+  t.same(gateway.lines, [], 'and it never was a request');
+});
+
+// CVE-2019-9518: empty frames cost nothing to send and carry nothing.
+t.test('a flood of empty DATA frames is cut off', async (t) => {
+  const gateway = await startTestGateway(t);
+  const connection = new FrameConnection(gateway.https, gateway.ca);
+  connection.send(headersFrames(1, 0, requestFields('POST', '/v1/payouts', [key])));
+  const sent = await flood(connection, 20_000, () => frame('data', 0, 1));
+  t.ok(sent < 20_000, `${sent} frames`);
+});
+
+// HPACK bombs: references to one big entry of the dynamic table make a long list of a few bytes.
+t.test('a header list that grows when it is decompressed is refused', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const connection = new FrameConnection(gateway.https, gateway.ca);
+  const value = Buffer.alloc(4000, 0x61);
+  // With incremental indexing: name `x`, and a value of 4,000 bytes; then 62, its index, three thousand times.
+  const entry = Buffer.concat([Buffer.from([0x40, 1, 0x78, 0x7f, 0xa1, 0x1e]), value]);
+  const block = Buffer.concat([
+    headerBlock(requestFields('GET', '/v1/transactions', [key])),
+    entry,
+    Buffer.alloc(3000, 0xbe),
+  ]);
+  connection.send(frame('headers', endStream | endHeaders, 1, block));
+  await connection.until(() => connection.isOver(1) || connection.goaway() !== null);
+  t.equal(connection.reset(1) ?? connection.goaway(), enhanceYourCalm);
+  connection.socket.destroy();
+  t.same(upstream.seen, []);
+});
+
+t.test(
+  'of more requests at once than are announced the rest is refused, and a client that knows is closed',
+  async (t) => {
+    const upstream = await startUpstream(t);
+    const held: ServerResponse[] = [];
+    upstream.respond = (_request, response) => held.push(response);
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+    const connection = new FrameConnection(gateway.https, gateway.ca);
+    for (let count = 0; count < 120; count += 1) connection.ask(1 + 2 * count, 'GET', '/v1/transactions', [key]);
+    await connection.until(() => connection.of('rstStream').length >= 20);
+    while (held.length < 100) await new Promise((resolve) => setImmediate(resolve));
+    t.equal(held.length, 100);
+    t.ok(
+      connection.of('rstStream').every(({ payload }) => payload.readUInt32BE(0) === 7),
+      'REFUSED_STREAM',
+    );
+    for (const response of held.splice(0)) response.end('{}');
+    await connection.until(() => connection.isOver(199));
+    connection.send(frame('settings', 1, 0)); // from here on it knows the limit
+    for (let count = 120; count < 240; count += 1) connection.ask(1 + 2 * count, 'GET', '/v1/transactions', [key]);
+    await connection.untilClosed();
+    while (gateway.lines.length < 200) await new Promise((resolve) => setImmediate(resolve));
+    t.equal(gateway.lines.length, 200, 'each request has its line');
+  },
+);
+
+// A client that opens its window for nothing and reads nothing would have every answer wait in memory.
+t.test('answers that nobody reads wait at the upstream, and are given up in time', async (t) => {
+  const upstream = await startUpstream(t);
+  const answer = Buffer.alloc(8_000_000, 0x61);
+  let answering = 0;
+  upstream.respond = (_request, response) => {
+    answering += 1;
+    response.end(answer);
+  };
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { limits: { requestTimeoutSeconds: 2, headersTimeoutSeconds: 2 } },
+  });
+  const connection = new FrameConnection(gateway.https, gateway.ca, Buffer.concat([Buffer.from([0, 4]), uint32(0)]));
+  const before = process.memoryUsage().external;
+  for (let count = 0; count < 50; count += 1) connection.ask(1 + 2 * count, 'GET', '/v1/transactions', [key]);
+  while (answering < 50) await new Promise((resolve) => setImmediate(resolve));
+  const grown = process.memoryUsage().external - before;
+  t.ok(grown < 100_000_000, `${grown} bytes for 400,000,000`);
+  while (gateway.lines.length < 50) await new Promise((resolve) => setTimeout(resolve, 20));
+  t.ok(gateway.lines.every((line) => (line.event as { code: string }).code === 'client_closed'));
+  connection.socket.destroy();
+});
