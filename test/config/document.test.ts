@@ -47,7 +47,7 @@ t.test('what is commented out in the documented default is right as well', (t) =
     port: 8443,
     certFile: '/etc/merchant-gateway/tls/tls.crt',
     keyFile: '/etc/merchant-gateway/tls/tls.key',
-    certificates: [],
+    certificates: [{ certFile: 'other.crt', keyFile: 'other.key' }],
     reloadSeconds: 10,
     minVersion: 'TLSv1.2',
     http2: true,

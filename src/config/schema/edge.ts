@@ -3,11 +3,8 @@ import { address, nullable, optionalFile, requiredFile, section } from './option
 
 const certificate = section(
   {
-    certFile: requiredFile(
-      'PEM file with the certificate, followed by its intermediates.',
-      '/etc/merchant-gateway/tls/other.crt',
-    ),
-    keyFile: requiredFile("PEM file with the certificate's private key.", '/etc/merchant-gateway/tls/other.key'),
+    certFile: requiredFile('PEM file with the certificate, followed by its intermediates.', 'other.crt'),
+    keyFile: requiredFile("PEM file with the certificate's private key.", 'other.key'),
   },
   { description: '' },
 );
