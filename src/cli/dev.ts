@@ -9,7 +9,6 @@ import type { Records } from '../gateway/ports.js';
 import { startGateway } from '../http/start-gateway.js';
 import { readToken } from '../registry/administrator.js';
 import { seedDemo } from '../services/demo.js';
-import { startServices } from '../services/start-services.js';
 import { createLogger } from '../telemetry/logger.js';
 import { AdminClient } from './admin/admin-client.js';
 import type { CommandIo } from './command-io.js';
@@ -17,10 +16,9 @@ import { DataDirectory } from './dev/data-directory.js';
 import { ensureDemoMerchant } from './dev/demo-merchant.js';
 import { startEmbeddedRegistry } from './dev/embedded-registry.js';
 import { welcomeText } from './dev/welcome.js';
-import { openAssertionVerifier } from './identity-keys.js';
 import { openPorts } from './open-ports.js';
 import { runServer } from './run-server.js';
-import { systemClock } from './system-clock.js';
+import { startConfiguredServices } from './start-configured-services.js';
 
 interface DevOptions {
   readonly config?: string;
@@ -62,10 +60,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     const { environment } = config;
     const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
 
-    const { listen, database } = config.services;
-    const assertions = await openAssertionVerifier(config);
-    const serving = { databaseUrl: database.url, assertions, clock: systemClock, logger: log };
-    const services = await startServices({ ...listen, ...serving });
+    const services = await startConfiguredServices(config, log);
     closeLater(() => services.close());
     const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
 

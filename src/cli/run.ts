@@ -11,6 +11,7 @@ import type { CommandIo } from './command-io.js';
 import { configCommand } from './config.js';
 import { devCommand } from './dev.js';
 import { gatewayCommand } from './gateway.js';
+import { openapiCommand } from './openapi.js';
 import { registryCommand } from './registry.js';
 import { servicesCommand } from './services.js';
 import { version } from './version.js';
@@ -34,7 +35,8 @@ function createProgram(io: CommandIo): Command {
     .addCommand(gatewaysCommand(io))
     .addCommand(eventsCommand(io))
     .addCommand(auditCommand(io))
-    .addCommand(configCommand(io));
+    .addCommand(configCommand(io))
+    .addCommand(openapiCommand(io));
 }
 
 /**

@@ -1,10 +1,8 @@
 import { Command } from 'commander';
 import { loadConfig } from '../config/load.js';
-import { startServices } from '../services/start-services.js';
 import { createLogger } from '../telemetry/logger.js';
-import { openAssertionVerifier } from './identity-keys.js';
 import { runServer } from './run-server.js';
-import { systemClock } from './system-clock.js';
+import { startConfiguredServices } from './start-configured-services.js';
 
 /** `services`: the backing services alone. */
 export function servicesCommand(): Command {
@@ -17,11 +15,8 @@ export function servicesCommand(): Command {
 async function services({ config: file }: { readonly config?: string }): Promise<void> {
   const config = loadConfig({ file });
   const log = createLogger(config.log.level);
-  const { listen, database } = config.services;
   await runServer(config, log, async (closeLater) => {
-    const assertions = await openAssertionVerifier(config);
-    const options = { ...listen, databaseUrl: database.url, assertions, clock: systemClock, logger: log };
-    const running = await startServices(options);
+    const running = await startConfiguredServices(config, log);
     closeLater(() => running.close());
     log.info({ url: running.url }, 'the services take requests');
   });

@@ -82,7 +82,13 @@ function availability({ properties, default: only }: Option): string {
 }
 
 function flow(value: unknown): string {
-  return stringify(value, { collectionStyle: 'flow', singleQuote: true, lineWidth: 0 }).trimEnd();
+  const flowCollectionPadding = !Array.isArray(value);
+  return stringify(value, {
+    collectionStyle: 'flow',
+    singleQuote: true,
+    lineWidth: 0,
+    flowCollectionPadding,
+  }).trimEnd();
 }
 
 function commentedOut(line: string, indent: string): string {

@@ -1,4 +1,5 @@
-import { PostgresAdapter, type CreateTableBuilder, type Kysely } from 'kysely';
+import type { CreateTableBuilder, Kysely } from 'kysely';
+import { isPostgres } from './is-postgres.js';
 
 /**
  * Adds to a table that a migration creates a primary key that the database counts up. A number is never given twice, also
@@ -9,7 +10,7 @@ export function addSequence<Table extends string>(
   table: CreateTableBuilder<Table>,
   column: string,
 ) {
-  return database.getExecutor().adapter instanceof PostgresAdapter
+  return isPostgres(database)
     ? table.addColumn(column, 'bigint', (definition) => definition.primaryKey().generatedAlwaysAsIdentity())
     : table.addColumn(column, 'integer', (definition) => definition.primaryKey().autoIncrement());
 }

@@ -6,7 +6,8 @@ import {
   type DatabaseConnection,
   type SqliteDatabase,
 } from 'kysely';
-import type Database from 'libsql';
+import Database from 'libsql';
+import { DatabaseError } from './database-error.js';
 
 /** SQLite for Kysely, on one libsql connection; transactions on it wait for each other. */
 export class LibsqlDialect extends SqliteDialect {
@@ -52,12 +53,25 @@ function bindStrictly(connection: Database.Database): SqliteDatabase {
       const statement = connection.prepare(sql);
       return {
         reader: statement.reader,
-        all: (parameters) => statement.all(parameters.map(bindable)),
-        run: (parameters) => statement.run(parameters.map(bindable)),
+        all: (parameters) => sayingWhy(() => statement.all(parameters.map(bindable))),
+        run: (parameters) => sayingWhy(() => statement.run(parameters.map(bindable))),
         iterate: (parameters) => statement.iterate(parameters.map(bindable)),
       };
     },
   };
+}
+
+const passing = /^SQLITE_(?:BUSY|LOCKED|FULL|IOERR|READONLY|CANTOPEN)/;
+
+/** What an operator can mend is a DatabaseError; what is wrong with a statement stays as it is. */
+function sayingWhy<Result>(act: () => Result): Result {
+  try {
+    return act();
+  } catch (error) {
+    if (!(error instanceof Database.SqliteError) || !passing.test(error.code)) throw error;
+    const message = `The SQLite database cannot be used (${error.code}): check its disk, and that no other program holds it.`;
+    throw new DatabaseError(message, { cause: error });
+  }
 }
 
 /**

@@ -12,6 +12,11 @@ const remedies: Readonly<Record<string, string>> = {
   '3D000': 'there is no such database; create it first',
   '42501': 'the user may not connect to it; grant CONNECT',
   '53300': 'it has too many connections; allow more, or stop some',
+  '57014': 'a statement took too long; look for what holds it up, or allow it more time',
+  '25P03': 'it ended a transaction that had paused; try again',
+  '25006': 'it takes no changes, as a standby does; point the URL at the primary',
+  '40P01': 'it ended a deadlock; try again',
+  '57P01': 'it is being stopped; try again',
   '57P03': 'it is starting or stopping; try again',
 };
 
@@ -24,6 +29,7 @@ function remedyFor(error: unknown): string {
   const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string };
   const known = typeof code === 'string' && Object.hasOwn(remedies, code) ? remedies[code] : undefined;
   if (known !== undefined) return known;
+  if (/read timeout/i.test(message)) return 'it did not answer in time; check that it still runs';
   if (/timeout/i.test(message)) return 'no connection was free or made in time; check that it answers';
   if (/SSL|certificate|self.signed/i.test(`${String(code)} ${message}`)) {
     return 'TLS cannot be agreed on; check sslmode and the certificate';

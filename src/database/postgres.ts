@@ -1,11 +1,12 @@
 import { PostgresDialect, type PostgresPool } from 'kysely';
 import pg from 'pg';
-import { explainPostgresFailure } from './postgres-failure.js';
 import { DatabaseError } from './database-error.js';
+import type { PoolOptions } from './open-database.js';
+import { PostgresClient } from './postgres-client.js';
+import { explainPostgresFailure } from './postgres-failure.js';
 
-const mostConnections = 10;
-const connectTimeoutMilliseconds = 5000;
-const statementTimeoutMilliseconds = 30_000;
+/** How much longer than the server the client waits: a server that has vanished keeps no timeout. */
+const graceMilliseconds = 2000;
 /** A writer whose process hangs must not hold up the others for longer. */
 const idleTransactionTimeoutMilliseconds = 10_000;
 
@@ -13,14 +14,16 @@ const idleTransactionTimeoutMilliseconds = 10_000;
  * PostgreSQL for Kysely, over a pool that connects when it is first needed.
  * @throws DatabaseError for a URL that cannot be read
  */
-export function openPostgres(url: string): PostgresDialect {
+export function openPostgres(url: string, options: PoolOptions): PostgresDialect {
   const place = placeIn(url);
+  const statementTimeout = options.statementTimeoutSeconds * 1000;
   const pool = new pg.Pool({
     connectionString: url,
     application_name: 'merchant-gateway',
-    max: mostConnections,
-    connectionTimeoutMillis: connectTimeoutMilliseconds,
-    statement_timeout: statementTimeoutMilliseconds,
+    max: options.maxConnections,
+    connectionTimeoutMillis: options.connectTimeoutSeconds * 1000,
+    statement_timeout: statementTimeout,
+    query_timeout: statementTimeout + graceMilliseconds,
     idle_in_transaction_session_timeout: idleTransactionTimeoutMilliseconds,
     keepAlive: true,
     types: { getTypeParser: parserOf as ParserLookup },
@@ -50,7 +53,7 @@ function sayingWhy(pool: pg.Pool, place: string): PostgresPool {
   return {
     connect: async () => {
       try {
-        return await pool.connect();
+        return new PostgresClient(await pool.connect(), place);
       } catch (error) {
         throw new DatabaseError(explainPostgresFailure(error, place), { cause: error });
       }

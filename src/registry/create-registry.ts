@@ -1,5 +1,7 @@
+import { describeRoutes } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import { requireToken } from './administrator.js';
+import { registryDescription } from './description.js';
 import { eventRoutes } from './events/routes.js';
 import { gatewayRoutes } from './gateways/routes.js';
 import { addHealth } from './health.js';
@@ -7,7 +9,6 @@ import { exportRoutes } from './exports/routes.js';
 import { importRoutes } from './imports/routes.js';
 import { keyRoutes } from './keys/routes.js';
 import { merchantRoutes } from './merchants/routes.js';
-import { describeRoutes } from './openapi/openapi.js';
 import type { Clock, Logger, RecordsStore, Timers } from './ports.js';
 import type { Projector } from './projection/projector.js';
 import { followChanges, followProjection } from './propagation.js';
@@ -34,7 +35,7 @@ export interface RegistryOptions {
 export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
   const { database, store, projector } = options;
   const app = createRestApp({ logger, admit: requireToken(token) });
-  const description = describeRoutes(app);
+  const description = describeRoutes(app, registryDescription);
   const context = {
     ...options,
     onChange: () => {

@@ -3,10 +3,6 @@ import { Refusal } from '../rest/refusal.js';
 /** The form of the ids of merchants and keys. */
 export const identifierForm = /^[A-Za-z0-9_-]{1,64}$/;
 
-/** A date and time with its zone, as ISO 8601 writes it. */
-export const momentForm =
-  /^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?(?:Z|[+-][0-9]{2}:[0-9]{2})$/;
-
 /**
  * The id in a path. What cannot be an id is answered like one that nobody has.
  * @throws Refusal
@@ -14,14 +10,4 @@ export const momentForm =
 export function idIn({ id }: { readonly id: string }, what: string): string {
   if (!identifierForm.test(id)) throw Refusal.notFound(what);
   return id;
-}
-
-/** Reads a moment of that form; null for a day that no calendar has, which Date.parse would take for a later one. */
-export function momentIn(text: string): number | null {
-  if (!momentForm.test(text)) return null;
-  const day = text.slice(0, 10);
-  const midnight = Date.parse(`${day}T00:00:00Z`);
-  if (Number.isNaN(midnight) || !new Date(midnight).toISOString().startsWith(day)) return null;
-  const moment = Date.parse(text);
-  return Number.isNaN(moment) ? null : moment;
 }

@@ -15,6 +15,9 @@ const refusals: Readonly<Record<number, string>> = {
   415: 'Content-Type must be application/json',
 };
 
+/** After which a caller may try again what failed for want of a database. */
+const retryAfterSeconds = 1;
+
 /** Answers every error in the envelope. Whatever was not foreseen is logged, and told to the caller only as such. */
 export function answerErrors(app: FastifyInstance, logger: Logger | undefined): void {
   app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
@@ -47,6 +50,7 @@ export function answerError(
   };
   logger?.error(details, 'a request failed');
   // What an operator can mend, such as a database that is away, is no fault of this program, and may pass.
-  if (error instanceof OperatorError) void reply.code(503).send(failure('Service unavailable'));
+  if (error instanceof OperatorError)
+    void reply.code(503).header('retry-after', retryAfterSeconds).send(failure('Service unavailable'));
   else void reply.code(500).send(failure('Internal error'));
 }

@@ -6,9 +6,10 @@ import Type from 'typebox';
  * One line of text for people. Control characters and halves of surrogate pairs are refused: databases cut or replace
  * them, and what is stored must be what was sent.
  */
-export function line(longest: number) {
+export function line(longest: number, example = 'Amina Okafor') {
   return Type.String({
     pattern: new RegExp(`^(?=.*\\S)[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,${longest}}$`, 'u'),
     description: `a text of 1 to ${longest} characters on one line`,
+    examples: [example],
   });
 }

@@ -10,6 +10,7 @@ const deepest = 32;
 const longestName = 64;
 const whitespace = /[ \t\n\r]*/y;
 const number = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+const decimal = /^-?([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
 const literal = /true|false|null/y;
 const literals: Readonly<Record<string, unknown>> = { true: true, false: false, null: null };
 
@@ -46,7 +47,7 @@ class Reader {
       case 'n':
         return literals[this.#match(literal)];
       default:
-        return Number(this.#match(number));
+        return numberIn(this.#match(number));
     }
   }
 
@@ -114,6 +115,18 @@ class Reader {
     this.#position += found.length;
     return found;
   }
+}
+
+/** 1.00000000000000000001 is read as 1: what looks like a whole number then was none. */
+function numberIn(literal: string): number {
+  const value = Number(literal);
+  if (!Number.isInteger(value) || !/[.eE]/.test(literal)) return value;
+  const [, whole = '', fraction = '', exponent = '0'] = decimal.exec(literal) ?? [];
+  const digits = whole + fraction;
+  const places = fraction.length - Number(exponent);
+  const trailingZeros = digits.length - digits.replace(/0+$/, '').length;
+  if (trailingZeros === digits.length || trailingZeros >= places) return value;
+  throw new StrictJsonError('The body has a number with more digits than can be kept');
 }
 
 function deeper(depth: number): number {

@@ -1,7 +1,10 @@
 import type { Logger } from '../rest/answer-errors.js';
+import { describeRoutes, type OpenApi } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import type { AssertionVerifier } from './assertion-verifier.js';
 import { customerRoutes } from './customers/routes.js';
+import { servicesDescription } from './description.js';
+import { addHealth } from './health.js';
 import { requireIdentity } from './identity.js';
 import { payoutRoutes } from './payouts/routes.js';
 import type { RouteContext } from './routes.js';
@@ -9,20 +12,30 @@ import { transactionRoutes } from './transactions/routes.js';
 import { walletRoutes } from './wallets/routes.js';
 
 /** What the services are made with. */
-export interface ServicesOptions extends RouteContext {
+export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   readonly logger?: Logger | undefined;
   /** Proves that the gateway speaks. Null: it is believed because it speaks from this machine. */
   readonly assertions: AssertionVerifier | null;
 }
 
+/** The services, and what they say of themselves. */
+export interface Services {
+  readonly app: RestApp;
+  readonly openApi: () => OpenApi;
+}
+
 /** Makes the backing services: transactions, payouts, wallets and customers, behind the gateway. */
-export function createServices({ logger, assertions, ...context }: ServicesOptions): RestApp {
+export function createServices({ logger, assertions, ...options }: ServicesOptions): Services {
   const app = createRestApp({
     logger,
     admit: (app) => {
       requireIdentity(app, assertions);
     },
   });
+  const openApi = describeRoutes(app, servicesDescription);
+  const context = { ...options, running: new Set<string>() };
   for (const addRoutes of [transactionRoutes, payoutRoutes, walletRoutes, customerRoutes]) addRoutes(app, context);
-  return app;
+  addHealth(app, options.database);
+  app.get('/openapi.json', { config: { isOpen: true } }, () => openApi());
+  return { app, openApi };
 }

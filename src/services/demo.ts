@@ -48,6 +48,7 @@ export function seedDemo(database: ServicesDatabase, { now, ...tenant }: DemoOpt
         walletId,
         payoutId: null,
         type: movement > 0 ? 'credit' : 'debit',
+        status: 'successful',
         amount: Math.abs(movement),
         currency,
         reference: ulid(createdAt),

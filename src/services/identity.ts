@@ -22,8 +22,11 @@ const loopbackForm = /^(?:::1|(?:::ffff:)?127(?:\.[0-9]{1,3}){3})$/i;
 export function requireIdentity(app: FastifyInstance, assertions: AssertionVerifier | null): void {
   app.decorateRequest(decorator, null);
   app.addHook('onRequest', async (request) => {
+    // What is nobody's needs no name.
+    if (request.routeOptions.config.isOpen === true && (assertions !== null || isFromLoopback(request))) return;
     const named = tenantIn(request);
-    const believed = assertions === null ? namedFromLoopback(request, named) : await asserted(request, assertions);
+    const believed =
+      assertions === null ? (isFromLoopback(request) ? named : null) : await asserted(request, assertions);
     if (named === null || believed?.merchantId !== named.merchantId || believed.environment !== named.environment) {
       throw new Refusal(403, 'Forbidden');
     }
@@ -36,8 +39,8 @@ export function tenantOf(request: FastifyRequest): Tenant {
   return request.getDecorator<Tenant>(decorator);
 }
 
-function namedFromLoopback({ socket }: FastifyRequest, named: Tenant | null): Tenant | null {
-  return loopbackForm.test(socket.remoteAddress ?? '') ? named : null;
+function isFromLoopback({ socket }: FastifyRequest): boolean {
+  return loopbackForm.test(socket.remoteAddress ?? '');
 }
 
 /** Node joins a repeated header with a comma, which is no assertion. */

@@ -1,6 +1,7 @@
 import type { Static } from 'typebox';
 import { Refusal } from '../rest/refusal.js';
 import type { idParams, RestApp } from '../rest/rest-app.js';
+import type { BankOptions } from './payouts/simulated-bank.js';
 import { uuidForm } from './fields.js';
 import type { ServicesDatabase } from './services-database.js';
 
@@ -13,6 +14,9 @@ interface Clock {
 export interface RouteContext {
   readonly database: ServicesDatabase;
   readonly clock: Clock;
+  readonly bank: BankOptions;
+  /** Idempotency keys of which this process is carrying out a request, with whose they are. */
+  readonly running: Set<string>;
 }
 
 /** Adds the routes of one kind of record. */

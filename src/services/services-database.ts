@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely';
+import type { Kysely, Transaction } from 'kysely';
 import { migrate } from '../database/migrate.js';
 import { openDatabase, type DatabaseOptions } from '../database/open-database.js';
 import { migrations } from './migrations/migrations.js';
@@ -6,6 +6,9 @@ import type { ServicesTables } from './tables.js';
 
 /** The services' database. */
 export type ServicesDatabase = Kysely<ServicesTables>;
+
+/** A transaction on it. */
+export type ServicesTransaction = Transaction<ServicesTables>;
 
 /**
  * Opens the services' database and brings it up to date.

@@ -1,6 +1,10 @@
 import type { AddressInfo } from 'node:net';
 import { asListenError } from '../config/listen-error.js';
+import type { PoolOptions } from '../database/open-database.js';
 import { createServices, type ServicesOptions } from './create-services.js';
+import { forgetOldAnswers } from './idempotency/repository.js';
+import { advancePayouts } from './payouts/advance-payouts.js';
+import { PeriodicTask, type Timers } from './periodic-task.js';
 import { openServicesDatabase, type ServicesDatabase } from './services-database.js';
 
 /** How the services are started. */
@@ -8,8 +12,10 @@ export interface StartOptions extends Omit<ServicesOptions, 'database'> {
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
-  /** `sqlite:PATH` or `sqlite::memory:`. */
+  /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
+  readonly pool?: PoolOptions | undefined;
+  readonly timers: Timers;
 }
 
 /** Services that take requests. */
@@ -17,25 +23,52 @@ export interface RunningServices {
   readonly url: string;
   /** Open until `close()`. */
   readonly database: ServicesDatabase;
-  /** Answers what has begun, then closes the database. */
+  /** Answers what has begun, ends the tasks, then closes the database. */
   close(): Promise<void>;
 }
 
+const payoutsPauseMilliseconds = 250;
+const answersPauseMilliseconds = 60_000;
+
 /**
- * Opens the database, brings it up to date, and takes requests.
+ * Opens the database, brings it up to date, takes requests, and moves payouts to their end.
  * @throws DatabaseError
  * @throws OperatorError when the port is taken
  */
-export async function startServices({ host, port, databaseUrl, ...options }: StartOptions): Promise<RunningServices> {
-  const database = await openServicesDatabase({ url: databaseUrl });
-  const app = createServices({ database, ...options });
-  app.addHook('onClose', () => database.destroy());
+export async function startServices({
+  host,
+  port,
+  databaseUrl,
+  pool,
+  timers,
+  ...options
+}: StartOptions): Promise<RunningServices> {
+  const database = await openServicesDatabase({ url: databaseUrl, pool });
+  const { clock, logger } = options;
+  const { app } = createServices({ database, ...options });
+  const tasks = [
+    {
+      name: 'payouts',
+      pauseMilliseconds: payoutsPauseMilliseconds,
+      act: () => advancePayouts({ database, ...options }),
+    },
+    {
+      name: 'kept answers',
+      pauseMilliseconds: answersPauseMilliseconds,
+      act: () => forgetOldAnswers(database, clock.now()),
+    },
+  ].map((task) => new PeriodicTask({ ...task, timers, logger }));
+  app.addHook('onClose', async () => {
+    for (const task of tasks) await task.stop();
+    await database.destroy();
+  });
   try {
     await app.listen({ host, port });
   } catch (error) {
     await app.close();
     throw asListenError(error, 'services.listen', { host, port });
   }
+  for (const task of tasks) task.start();
   const address = app.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
   return { url: `http://${name}:${address.port}`, database, close: () => app.close() };

@@ -1,5 +1,7 @@
 import type { Generated } from 'kysely';
 import type { Environment } from './identity.js';
+import type { PayoutStatus } from './payouts/schema.js';
+import type { TransactionStatus, TransactionType } from './transactions/schema.js';
 
 /** What every record has: whose it is, and when it was made, in milliseconds since 1970. */
 interface OwnedRow {
@@ -21,7 +23,7 @@ interface PayoutRow extends OwnedRow {
   sequence: Generated<number>;
   id: string;
   wallet_id: string;
-  status: 'pending';
+  status: PayoutStatus;
   amount: number;
   currency: string;
   reference: string;
@@ -30,14 +32,18 @@ interface PayoutRow extends OwnedRow {
   destination_account_name: string | null;
   recipient: string | null;
   remarks: string | null;
+  failure_reason: string | null;
+  /** When the worker shall look at it next; null once the payout has ended. */
+  due_at: number | null;
+  updated_at: number;
 }
 
 interface TransactionRow extends OwnedRow {
   id: Generated<number>;
   wallet_id: string;
   payout_id: string | null;
-  type: 'credit' | 'debit';
-  status: 'success';
+  type: TransactionType;
+  status: TransactionStatus;
   amount: number;
   currency: string;
   reference: string;
@@ -51,7 +57,19 @@ interface CustomerRow extends OwnedRow {
   first_name: string;
   last_name: string;
   phone: string | null;
+  /** What a search looks at, in lower case: neither database folds the case of all letters. */
+  search_text: string;
   updated_at: number;
+}
+
+/** The answer to a request that was sent under an idempotency key. */
+interface AnswerRow extends OwnedRow {
+  key: string;
+  /** What tells one request from another. */
+  fingerprint: string;
+  status: number;
+  /** In JSON. */
+  body: string;
 }
 
 /** The tables of the services. `sequence` is the order of creation, which a clock does not tell within a millisecond. */
@@ -60,4 +78,5 @@ export interface ServicesTables {
   payouts: PayoutRow;
   transactions: TransactionRow;
   customers: CustomerRow;
+  answers: AnswerRow;
 }

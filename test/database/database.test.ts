@@ -208,7 +208,11 @@ t.test("two connections to one file see each other's records", async (t) => {
   await one.transaction().execute(async (transaction) => {
     await transaction.selectFrom('things').selectAll().execute();
     const write = other.insertInto('things').values({ name: 'y', amount: 1 }).execute();
-    await t.rejects(write, { code: 'SQLITE_BUSY' }, 'what a transaction has read stays true until it ends');
+    await t.rejects(
+      write,
+      { name: 'DatabaseError', cause: { code: 'SQLITE_BUSY' } },
+      'what a transaction has read stays true until it ends',
+    );
   });
   const { rows } = await sql`pragma synchronous`.execute(one);
   t.match(rows, [{ synchronous: 2 }], 'each commit reaches the disk');

@@ -97,3 +97,19 @@ function accepts(read: (text: string) => unknown, text: string): boolean {
     return false;
   }
 }
+
+t.test('a number is read as it is written, or refused: no fraction of a kobo is dropped unseen', (t) => {
+  for (const text of ['1.0', '1e2', '100E-2', '1.50e1', '0.0', '-0.0', '9007199254740991.000', '1.5', '0.1', '1e400']) {
+    t.equal(parseStrictJson(text), JSON.parse(text), text);
+  }
+  for (const text of [
+    '1.00000000000000000001',
+    '9007199254740991.4',
+    '0.99999999999999999999',
+    '1e-400',
+    '100000000000000000001e-20',
+  ]) {
+    t.throws(() => parseStrictJson(text), { message: /more digits than can be kept/ }, text);
+  }
+  t.end();
+});

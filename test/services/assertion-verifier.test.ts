@@ -35,7 +35,7 @@ function encoded(part: object): string {
 }
 
 t.test('what the gateway signed is served from wherever it comes', async (t) => {
-  const { call } = await servicesFixture(t, createAssertionVerifier({ keys: ourKeys, ...known }));
+  const { call } = await servicesFixture(t, { assertions: createAssertionVerifier({ keys: ourKeys, ...known }) });
   const headers = { 'x-gateway-assertion': await assertionOf() };
   for (const from of ['127.0.0.1', '10.2.3.4', '2001:db8::1']) {
     t.equal((await call(merchantA, 'GET', '/transactions', { from, headers })).status, 200, from);
@@ -43,7 +43,7 @@ t.test('what the gateway signed is served from wherever it comes', async (t) => 
 });
 
 t.test('nobody else is, from this machine neither', async (t) => {
-  const { call } = await servicesFixture(t, createAssertionVerifier({ keys: ourKeys, ...known }));
+  const { call } = await servicesFixture(t, { assertions: createAssertionVerifier({ keys: ourKeys, ...known }) });
   const publicPem = ours.publicKey.export({ type: 'spki', format: 'pem' }).toString();
   const good = await assertionOf();
   const [head = '', , signature = ''] = good.split('.');
@@ -89,7 +89,9 @@ t.test('nobody else is, from this machine neither', async (t) => {
 
 t.test('public keys that cannot be fetched are an outage, not a wrong caller', async (t) => {
   const nobody = createRemoteJWKSet(new URL('http://127.0.0.1:9/.well-known/jwks.json'), { timeoutDuration: 2000 });
-  const { call, logged } = await servicesFixture(t, createAssertionVerifier({ keys: nobody, ...known }));
+  const { call, logged } = await servicesFixture(t, {
+    assertions: createAssertionVerifier({ keys: nobody, ...known }),
+  });
   const headers = { 'x-gateway-assertion': await assertionOf() };
   t.same(await call(merchantA, 'GET', '/transactions', { headers }), {
     status: 503,

@@ -1,10 +1,8 @@
-import t from 'tap';
-import { merchantA, merchantB, sandboxOfA, servicesFixture } from './services-fixture.js';
+import { merchantA, merchantB, sandboxOfA, onEachServices } from './services-fixture.js';
 
 const ada = { email: 'Ada.Obi@Example.com', firstName: 'Ada', lastName: 'Obi', phone: '+2348012345678' };
 
-t.test('a customer is created, read, changed and deleted', async (t) => {
-  const { call } = await servicesFixture(t);
+onEachServices('a customer is created, read, changed and deleted', async (t, { call }) => {
   const created = await call(merchantA, 'POST', '/dev/customers', { body: ada });
   t.equal(created.status, 201);
   t.match(created.body.data, {
@@ -37,41 +35,44 @@ t.test('a customer is created, read, changed and deleted', async (t) => {
   t.equal((await call(merchantA, 'PATCH', path, { body: { lastName: 'Eze' } })).status, 404);
 });
 
-t.test('an email address belongs to one customer of a merchant and environment, in whatever case', async (t) => {
-  const { call } = await servicesFixture(t);
-  const taken = {
-    status: 409,
-    body: { success: false, message: 'A customer with this email already exists', data: null },
-  };
-  const withoutPhone = { ...ada, phone: undefined };
-  t.equal((await call(merchantA, 'POST', '/dev/customers', { body: ada })).status, 201);
-  t.same(await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'ADA.obi@example.com' } }), taken);
-  for (const other of [merchantB, sandboxOfA]) {
-    const answer = await call(other, 'POST', '/dev/customers', { body: withoutPhone });
-    t.match(answer, { status: 201, body: { data: { phone: null } } });
-  }
-  const second = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'second@example.com' } });
-  const path = `/dev/customers/${(second.body.data as { id: string }).id}`;
-  t.same(await call(merchantA, 'PATCH', path, { body: { email: 'Ada.Obi@example.com' } }), taken);
-  t.match((await call(merchantA, 'PATCH', path, { body: { email: 'SECOND@example.com' } })).status, 200, 'its own');
-});
+onEachServices(
+  'an email address belongs to one customer of a merchant and environment, in whatever case',
+  async (t, { call }) => {
+    const taken = {
+      status: 409,
+      body: { success: false, message: 'A customer with this email already exists', data: null },
+    };
+    const withoutPhone = { ...ada, phone: undefined };
+    t.equal((await call(merchantA, 'POST', '/dev/customers', { body: ada })).status, 201);
+    t.same(await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'ADA.obi@example.com' } }), taken);
+    for (const other of [merchantB, sandboxOfA]) {
+      const answer = await call(other, 'POST', '/dev/customers', { body: withoutPhone });
+      t.match(answer, { status: 201, body: { data: { phone: null } } });
+    }
+    const second = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'second@example.com' } });
+    const path = `/dev/customers/${(second.body.data as { id: string }).id}`;
+    t.same(await call(merchantA, 'PATCH', path, { body: { email: 'Ada.Obi@example.com' } }), taken);
+    t.match((await call(merchantA, 'PATCH', path, { body: { email: 'SECOND@example.com' } })).status, 200, 'its own');
+  },
+);
 
-t.test('a customer of one merchant is not there for another, or in the other environment', async (t) => {
-  const { call } = await servicesFixture(t);
-  const { body } = await call(merchantA, 'POST', '/dev/customers', { body: ada });
-  const path = `/dev/customers/${(body.data as { id: string }).id}`;
-  const notFound = { status: 404, body: { success: false, message: 'Customer not found', data: null } };
-  for (const stranger of [merchantB, sandboxOfA]) {
-    t.same(await call(stranger, 'GET', path), notFound);
-    t.same(await call(stranger, 'PATCH', path, { body: { lastName: 'Stolen' } }), notFound);
-    t.same(await call(stranger, 'DELETE', path), notFound);
-    t.match((await call(stranger, 'GET', '/dev/customers')).body, { data: [], meta: { total_records: 0 } });
-  }
-  t.same((await call(merchantA, 'GET', path)).body.data, body.data);
-});
+onEachServices(
+  'a customer of one merchant is not there for another, or in the other environment',
+  async (t, { call }) => {
+    const { body } = await call(merchantA, 'POST', '/dev/customers', { body: ada });
+    const path = `/dev/customers/${(body.data as { id: string }).id}`;
+    const notFound = { status: 404, body: { success: false, message: 'Customer not found', data: null } };
+    for (const stranger of [merchantB, sandboxOfA]) {
+      t.same(await call(stranger, 'GET', path), notFound);
+      t.same(await call(stranger, 'PATCH', path, { body: { lastName: 'Stolen' } }), notFound);
+      t.same(await call(stranger, 'DELETE', path), notFound);
+      t.match((await call(stranger, 'GET', '/dev/customers')).body, { data: [], meta: { total_records: 0 } });
+    }
+    t.same((await call(merchantA, 'GET', path)).body.data, body.data);
+  },
+);
 
-t.test('each field of a customer is checked', async (t) => {
-  const { call } = await servicesFixture(t);
+onEachServices('each field of a customer is checked', async (t, { call }) => {
   const cases: [changes: Record<string, unknown>, path: string][] = [
     [{ email: undefined }, 'email'],
     [{ email: 'ada' }, 'email'],

@@ -1,4 +1,3 @@
-import t from 'tap';
 import { seedDemo } from '../../src/services/demo.js';
 import {
   addWallet,
@@ -8,14 +7,13 @@ import {
   merchantA,
   merchantB,
   sandboxOfA,
-  servicesFixture,
+  onEachServices,
   startOfTest,
 } from './services-fixture.js';
 
 const lists = ['/transactions', '/dev/transactions', '/dev/payouts', '/dev/customers', '/dev/wallets'];
 
-t.test('a list with nothing in it has no pages', async (t) => {
-  const { call } = await servicesFixture(t);
+onEachServices('a list with nothing in it has no pages', async (t, { call }) => {
   for (const list of lists) {
     const { status, body } = await call(merchantA, 'GET', list);
     t.equal(status, 200);
@@ -24,8 +22,7 @@ t.test('a list with nothing in it has no pages', async (t) => {
   }
 });
 
-t.test('the pages of a list hold each record once, newest first', async (t) => {
-  const { call, database } = await servicesFixture(t);
+onEachServices('the pages of a list hold each record once, newest first', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   for (let index = 1; index <= 100; index += 1) {
     const body = bankPayout(walletId, { amount: 1, remarks: `number ${index}` });
@@ -68,8 +65,7 @@ t.test('the pages of a list hold each record once, newest first', async (t) => {
   t.ok(Number.isInteger(last?.id) && Number.isInteger(last?.amount), 'ids and amounts of transactions are integers');
 });
 
-t.test('records of one millisecond keep the order in which they were made', async (t) => {
-  const { call, database } = await servicesFixture(t);
+onEachServices('records of one millisecond keep the order in which they were made', async (t, { call, database }) => {
   const ids = [];
   for (let index = 0; index < 20; index += 1) ids.unshift(await addWallet(database, merchantA));
   t.same(
@@ -78,43 +74,45 @@ t.test('records of one millisecond keep the order in which they were made', asyn
   );
 });
 
-t.test('HEAD tells what GET would, without the records', async (t) => {
-  const { app } = await servicesFixture(t);
+onEachServices('HEAD tells what GET would, without the records', async (t, { app }) => {
   const headers = { 'x-merchant-id': 'merchant_a', 'x-merchant-environment': 'live' };
   const response = await app.inject({ method: 'HEAD', url: '/transactions', headers });
   t.equal(response.statusCode, 200);
   t.equal(response.body, '');
 });
 
-t.test('the sample records add up, come once, and belong to one merchant and environment', async (t) => {
-  const { call, database } = await servicesFixture(t);
-  const { walletId } = await seedDemo(database, { ...merchantA, now: startOfTest });
-  t.same(await seedDemo(database, { ...merchantA, now: startOfTest + 1 }), { walletId });
+onEachServices(
+  'the sample records add up, come once, and belong to one merchant and environment',
+  async (t, { call, database }) => {
+    const { walletId } = await seedDemo(database, { ...merchantA, now: startOfTest });
+    t.same(await seedDemo(database, { ...merchantA, now: startOfTest + 1 }), { walletId });
 
-  t.equal(await balanceOf(database, walletId), 5_000_000);
-  t.equal(await ledgerSum(database, walletId), 5_000_000);
-  const { body } = await call(merchantA, 'GET', '/transactions?per_page=100');
-  const transactions = (
-    body.data as { type: string; amount: number; balanceAfter: number; createdAt: string }[]
-  ).reverse();
-  t.equal(transactions.length, 25);
-  t.equal(transactions.at(-1)?.createdAt, new Date(startOfTest).toISOString());
-  let balance = 0;
-  for (const { type, amount, balanceAfter } of transactions) {
-    balance += type === 'credit' ? amount : -amount;
-    t.equal(balanceAfter, balance);
-    t.ok(balance >= 0);
-  }
-  const customers = (await call(merchantA, 'GET', '/dev/customers')).body.data as { email: string }[];
-  t.equal(customers.length, 3);
-  for (const { email } of customers) t.match(email, /@example\.com$/);
-  t.match((await call(merchantA, 'GET', '/dev/wallets')).body.data, [
-    { id: walletId, currency: 'NGN', isDefault: true },
-  ]);
+    t.equal(await balanceOf(database, walletId), 5_000_000);
+    t.equal(await ledgerSum(database, walletId), 5_000_000);
+    const { body } = await call(merchantA, 'GET', '/transactions?per_page=100');
+    const transactions = (
+      body.data as { type: string; amount: number; balanceAfter: number; createdAt: string }[]
+    ).reverse();
+    t.equal(transactions.length, 25);
+    t.equal(transactions.at(-1)?.createdAt, new Date(startOfTest).toISOString());
+    let balance = 0;
+    for (const { type, amount, balanceAfter } of transactions) {
+      balance += type === 'credit' ? amount : -amount;
+      t.equal(balanceAfter, balance);
+      t.ok(balance >= 0);
+    }
+    const customers = (await call(merchantA, 'GET', '/dev/customers')).body.data as { email: string }[];
+    t.equal(customers.length, 3);
+    for (const { email } of customers) t.match(email, /@example\.com$/);
+    t.match((await call(merchantA, 'GET', '/dev/wallets')).body.data, [
+      { id: walletId, currency: 'NGN', isDefault: true },
+    ]);
 
-  for (const stranger of [merchantB, sandboxOfA]) t.same((await call(stranger, 'GET', '/transactions')).body.data, []);
-  const sandbox = await seedDemo(database, { ...sandboxOfA, now: startOfTest });
-  t.not(sandbox.walletId, walletId);
-  const payout = { amount: 5_000_000, currency: 'NGN', recipient: '+2348012345678' };
-  t.equal((await call(sandboxOfA, 'POST', '/payouts', { body: payout })).status, 201, 'the money can be paid out');
-});
+    for (const stranger of [merchantB, sandboxOfA])
+      t.same((await call(stranger, 'GET', '/transactions')).body.data, []);
+    const sandbox = await seedDemo(database, { ...sandboxOfA, now: startOfTest });
+    t.not(sandbox.walletId, walletId);
+    const payout = { amount: 5_000_000, currency: 'NGN', recipient: '+2348012345678' };
+    t.equal((await call(sandboxOfA, 'POST', '/payouts', { body: payout })).status, 201, 'the money can be paid out');
+  },
+);

@@ -1,4 +1,4 @@
-import t from 'tap';
+import { onEachDatabase } from '../database/each-database.js';
 import {
   addWallet,
   balanceOf,
@@ -7,76 +7,82 @@ import {
   merchantA,
   merchantB,
   sandboxOfA,
+  onEachServices,
   servicesFixture,
 } from './services-fixture.js';
 
 const uuidForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-t.test('a payout to a bank account debits the wallet, is recorded, and echoes what was sent', async (t) => {
-  const { call, database } = await servicesFixture(t);
-  const walletId = await addWallet(database, merchantA, { balance: 1000 });
-  const sent = bankPayout(walletId, { amount: 400, destinationAccountName: 'Zoë Ọlá 🏦' });
+onEachServices(
+  'a payout to a bank account debits the wallet, is recorded, and echoes what was sent',
+  async (t, { call, database }) => {
+    const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    const sent = bankPayout(walletId, { amount: 400, destinationAccountName: 'Zoë Ọlá 🏦' });
 
-  const { status, body } = await call(merchantA, 'POST', '/dev/payouts', { body: sent });
-  t.equal(status, 201);
-  t.match(body, {
-    success: true,
-    message: 'Payout created',
-    data: { ...sent, id: uuidForm, status: 'pending', currency: 'NGN', recipient: null, reference: /^[0-9A-Z]{26}$/ },
-  });
-  const payout = body.data as { id: string; reference: string };
-  t.match(body.data, { createdAt: '2026-01-15T12:00:01.000Z' });
+    const { status, body } = await call(merchantA, 'POST', '/dev/payouts', { body: sent });
+    t.equal(status, 201);
+    t.match(body, {
+      success: true,
+      message: 'Payout created',
+      data: { ...sent, id: uuidForm, status: 'pending', currency: 'NGN', recipient: null, reference: /^[0-9A-Z]{26}$/ },
+    });
+    const payout = body.data as { id: string; reference: string };
+    t.match(body.data, { createdAt: '2026-01-15T12:00:01.000Z' });
 
-  t.equal(await balanceOf(database, walletId), 600);
-  t.same((await call(merchantA, 'GET', `/dev/payouts/${payout.id}`)).body.data, body.data);
-  t.same((await call(merchantA, 'GET', `/dev/payouts/${payout.id.toUpperCase()}`)).body.data, body.data);
-  t.same((await call(merchantA, 'GET', '/dev/payouts')).body.data, [body.data]);
-  t.match((await call(merchantA, 'GET', '/transactions')).body.data, [
-    {
-      amount: 400,
-      type: 'debit',
-      status: 'success',
-      walletId,
-      payoutId: payout.id,
-      balanceAfter: 600,
-      currency: 'NGN',
-      reference: payout.reference,
-    },
-    { amount: 1000, type: 'credit', payoutId: null, balanceAfter: 1000 },
-  ]);
-});
+    t.equal(await balanceOf(database, walletId), 600);
+    t.same((await call(merchantA, 'GET', `/dev/payouts/${payout.id}`)).body.data, body.data);
+    t.same((await call(merchantA, 'GET', `/dev/payouts/${payout.id.toUpperCase()}`)).body.data, body.data);
+    t.same((await call(merchantA, 'GET', '/dev/payouts')).body.data, [body.data]);
+    t.match((await call(merchantA, 'GET', '/transactions')).body.data, [
+      {
+        amount: 400,
+        type: 'debit',
+        status: 'pending',
+        walletId,
+        payoutId: payout.id,
+        balanceAfter: 600,
+        currency: 'NGN',
+        reference: payout.reference,
+      },
+      { amount: 1000, type: 'credit', payoutId: null, balanceAfter: 1000 },
+    ]);
+  },
+);
 
-t.test('a payout without remarks has null ones, and a wallet id may be in upper case', async (t) => {
-  const { call, database } = await servicesFixture(t);
-  const walletId = await addWallet(database, merchantA, { balance: 1000 });
-  const sent = bankPayout(walletId.toUpperCase(), { remarks: undefined });
-  const { status, body } = await call(merchantA, 'POST', '/dev/payouts', { body: sent });
-  t.equal(status, 201);
-  t.match(body.data, { walletId, remarks: null });
-});
+onEachServices(
+  'a payout without remarks has null ones, and a wallet id may be in upper case',
+  async (t, { call, database }) => {
+    const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    const sent = bankPayout(walletId.toUpperCase(), { remarks: undefined });
+    const { status, body } = await call(merchantA, 'POST', '/dev/payouts', { body: sent });
+    t.equal(status, 201);
+    t.match(body.data, { walletId, remarks: null });
+  },
+);
 
-t.test('a payout to a recipient is paid from the default wallet of its currency', async (t) => {
-  const { call, database } = await servicesFixture(t);
-  await addWallet(database, merchantA, { balance: 1000 });
-  const naira = await addWallet(database, merchantA, { balance: 500, isDefault: true });
-  const cedis = await addWallet(database, merchantA, { balance: 300, isDefault: true, currency: 'GHS' });
+onEachServices(
+  'a payout to a recipient is paid from the default wallet of its currency',
+  async (t, { call, database }) => {
+    await addWallet(database, merchantA, { balance: 1000 });
+    const naira = await addWallet(database, merchantA, { balance: 500, isDefault: true });
+    const cedis = await addWallet(database, merchantA, { balance: 300, isDefault: true, currency: 'GHS' });
 
-  const order = { amount: 200, currency: 'GHS', recipient: '+2348012345678' };
-  const { status, body } = await call(merchantA, 'POST', '/payouts', { body: order });
-  t.equal(status, 201);
-  t.match(body.data, { ...order, walletId: cedis, status: 'pending', destinationAccountNumber: null });
-  t.equal(await balanceOf(database, cedis), 100);
-  t.equal(await balanceOf(database, naira), 500);
+    const order = { amount: 200, currency: 'GHS', recipient: '+2348012345678' };
+    const { status, body } = await call(merchantA, 'POST', '/payouts', { body: order });
+    t.equal(status, 201);
+    t.match(body.data, { ...order, walletId: cedis, status: 'pending', destinationAccountNumber: null });
+    t.equal(await balanceOf(database, cedis), 100);
+    t.equal(await balanceOf(database, naira), 500);
 
-  t.match(await call(merchantA, 'POST', '/payouts', { body: { ...order, currency: 'KES' } }), {
-    status: 422,
-    body: { message: 'There is no default wallet in KES', data: { errors: [{ path: 'currency' }] } },
-  });
-  t.equal((await call(merchantB, 'POST', '/payouts', { body: order })).status, 422, 'not from the wallet of another');
-});
+    t.match(await call(merchantA, 'POST', '/payouts', { body: { ...order, currency: 'KES' } }), {
+      status: 422,
+      body: { message: 'There is no default wallet in KES', data: { errors: [{ path: 'currency' }] } },
+    });
+    t.equal((await call(merchantB, 'POST', '/payouts', { body: order })).status, 422, 'not from the wallet of another');
+  },
+);
 
-t.test('the whole balance can be paid out, and not a kobo more', async (t) => {
-  const { call, database } = await servicesFixture(t);
+onEachServices('the whole balance can be paid out, and not a kobo more', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const over = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { amount: 1001 }) });
   t.same(over, {
@@ -97,57 +103,61 @@ t.test('the whole balance can be paid out, and not a kobo more', async (t) => {
   t.equal(await balanceOf(database, walletId), 0);
 });
 
-t.test('of 200 payouts at once from money for 100, exactly 100 are made and the ledger adds up', async (t) => {
-  const { call, database } = await servicesFixture(t);
-  const walletId = await addWallet(database, merchantA, { balance: 100 * 70 });
-  const answers = await Promise.all(
-    Array.from({ length: 200 }, () =>
-      call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { amount: 70 }) }),
-    ),
-  );
-  const statuses = answers.map(({ status }) => status);
-  t.equal(statuses.filter((status) => status === 201).length, 100);
-  t.equal(statuses.filter((status) => status === 422).length, 100);
-  t.equal(await balanceOf(database, walletId), 0);
-  t.equal(await ledgerSum(database, walletId), 0);
-  const { meta } = (await call(merchantA, 'GET', '/dev/payouts')).body;
-  t.equal(meta?.total_records, 100);
-  const debits = await database
-    .selectFrom('transactions')
-    .selectAll()
-    .where('type', '=', 'debit')
-    .orderBy('id')
-    .execute();
-  t.same(
-    debits.map(({ balance_after }) => balance_after),
-    Array.from({ length: 100 }, (_, index) => 70 * (99 - index)),
-    'each payout saw the balance that the one before left',
-  );
-});
+onEachServices(
+  'of 200 payouts at once from money for 100, exactly 100 are made and the ledger adds up',
+  async (t, { call, database }) => {
+    const walletId = await addWallet(database, merchantA, { balance: 100 * 70 });
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, () =>
+        call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { amount: 70 }) }),
+      ),
+    );
+    const statuses = answers.map(({ status }) => status);
+    t.equal(statuses.filter((status) => status === 201).length, 100);
+    t.equal(statuses.filter((status) => status === 422).length, 100);
+    t.equal(await balanceOf(database, walletId), 0);
+    t.equal(await ledgerSum(database, walletId), 0);
+    const { meta } = (await call(merchantA, 'GET', '/dev/payouts')).body;
+    t.equal(meta?.total_records, 100);
+    const debits = await database
+      .selectFrom('transactions')
+      .selectAll()
+      .where('type', '=', 'debit')
+      .orderBy('id')
+      .execute();
+    t.same(
+      debits.map(({ balance_after }) => balance_after),
+      Array.from({ length: 100 }, (_, index) => 70 * (99 - index)),
+      'each payout saw the balance that the one before left',
+    );
+  },
+);
 
-t.test('a payout that fails after the debit leaves the balance as it was, and tells nobody why', async (t) => {
-  const { call, database, logged } = await servicesFixture(t);
-  const walletId = await addWallet(database, merchantA, { balance: 1000 });
-  await database.schema.alterTable('transactions').renameTo('elsewhere').execute();
-  const answer = await call(merchantA, 'POST', '/dev/payouts', {
-    body: bankPayout(walletId),
-    headers: { 'x-request-id': 'request-1' },
-  });
-  t.same(answer, { status: 500, body: { success: false, message: 'Internal error', data: null } });
-  t.equal(await balanceOf(database, walletId), 1000);
-  t.equal((await call(merchantA, 'GET', '/dev/payouts')).body.meta?.total_records, 0);
-  t.match(logged, [
-    {
-      details: { err: /no such table/, method: 'POST', route: '/dev/payouts', requestId: 'request-1' },
-      message: 'a request failed',
-    },
-  ]);
-});
+onEachDatabase(
+  'a payout that fails after the debit leaves the balance as it was, and tells nobody why',
+  async (t, url) => {
+    const { call, database, logged } = await servicesFixture(t, { url });
+    const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    await database.schema.alterTable('transactions').renameTo('elsewhere').execute();
+    const answer = await call(merchantA, 'POST', '/dev/payouts', {
+      body: bankPayout(walletId),
+      headers: { 'x-request-id': 'request-1' },
+    });
+    t.same(answer, { status: 500, body: { success: false, message: 'Internal error', data: null } });
+    t.equal(await balanceOf(database, walletId), 1000);
+    t.equal((await call(merchantA, 'GET', '/dev/payouts')).body.meta?.total_records, 0);
+    t.match(logged, [
+      {
+        details: { err: /no such table|does not exist/, method: 'POST', route: '/dev/payouts', requestId: 'request-1' },
+        message: 'a request failed',
+      },
+    ]);
+  },
+);
 
-t.test(
+onEachServices(
   'nothing of one merchant can be seen, or spent, by another merchant or from the other environment',
-  async (t) => {
-    const { call, database } = await servicesFixture(t);
+  async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
     const payout = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId) });
     const { id } = payout.body.data as { id: string };
@@ -169,8 +179,7 @@ t.test(
   },
 );
 
-t.test('an id that nobody has, or that cannot be one, is not found', async (t) => {
-  const { call } = await servicesFixture(t);
+onEachServices('an id that nobody has, or that cannot be one, is not found', async (t, { call }) => {
   for (const id of [
     '00000000-0000-4000-8000-000000000000',
     '1',
@@ -186,8 +195,7 @@ t.test('an id that nobody has, or that cannot be one, is not found', async (t) =
   t.same(await call(merchantA, 'GET', '/dev/wallets/1'), notFound('Wallet not found'));
 });
 
-t.test('wallets are shown with their balance', async (t) => {
-  const { call, database } = await servicesFixture(t);
+onEachServices('wallets are shown with their balance', async (t, { call, database }) => {
   const id = await addWallet(database, merchantA, { balance: Number.MAX_SAFE_INTEGER, isDefault: true });
   const wallet = {
     id,
@@ -204,13 +212,15 @@ t.test('wallets are shown with their balance', async (t) => {
   t.same((await call(merchantA, 'GET', '/dev/wallets')).body.data, [wallet]);
 });
 
-t.test('the database itself refuses a negative balance and a second default wallet', async (t) => {
-  const { database } = await servicesFixture(t);
-  await addWallet(database, merchantA, { balance: 10, isDefault: true });
-  await t.rejects(database.updateTable('wallets').set({ balance: -1 }).execute(), /wallets_balance/);
-  await t.rejects(addWallet(database, merchantA, { isDefault: true }), /UNIQUE/);
-  await t.resolves(addWallet(database, sandboxOfA, { isDefault: true }));
-});
+onEachServices(
+  'the database itself refuses a negative balance and a second default wallet',
+  async (t, { database }) => {
+    await addWallet(database, merchantA, { balance: 10, isDefault: true });
+    await t.rejects(database.updateTable('wallets').set({ balance: -1 }).execute(), /wallets_balance/);
+    await t.rejects(addWallet(database, merchantA, { isDefault: true }), /unique/i);
+    await t.resolves(addWallet(database, sandboxOfA, { isDefault: true }));
+  },
+);
 
 function notFound(message: string) {
   return { status: 404, body: { success: false, message, data: null } };

@@ -1,14 +1,50 @@
 import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
+import { sql } from 'kysely';
+import t, { type Test } from 'tap';
+import type { PoolOptions } from '../../src/database/open-database.js';
 import type { AssertionVerifier } from '../../src/services/assertion-verifier.js';
 import { createServices } from '../../src/services/create-services.js';
+import { advancePayouts } from '../../src/services/payouts/advance-payouts.js';
 import type { Tenant } from '../../src/services/identity.js';
 import { ownerColumns } from '../../src/services/owned-by.js';
 import { openServicesDatabase, type ServicesDatabase } from '../../src/services/services-database.js';
 
+import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
+
 /** What the fixture needs of a tap test. */
-interface Test {
+interface Teardown {
   teardown(end: () => Promise<void>): void;
+}
+
+/** What services are tested with, beside the usual. */
+interface FixtureOptions {
+  readonly url?: string;
+  readonly pool?: PoolOptions;
+  readonly assertions?: AssertionVerifier | null;
+}
+
+/** Services under test. */
+export type ServicesUnderTest = Awaited<ReturnType<typeof servicesFixture>>;
+
+/** A machine that is busy with other tests must not look like a database that is away. */
+export const patient = { maxConnections: 4, connectTimeoutSeconds: 120, statementTimeoutSeconds: 120 };
+
+let shared: Promise<string> | null = null;
+
+/**
+ * Runs a test of the services on SQLite and on PostgreSQL. The tests of a file share a PostgreSQL database, which is emptied
+ * for each of them.
+ */
+export function onEachServices(title: string, body: (t: Test, services: ServicesUnderTest) => Promise<void>): void {
+  t.test(`${title} (SQLite)`, async (t) => {
+    await body(t, await servicesFixture(t));
+  });
+  t.test(`${title} (PostgreSQL)`, postgresAlone, async (test) => {
+    const services = await servicesFixture(test, { url: await (shared ??= createPostgresDatabase(t)) });
+    await sql`truncate wallets, payouts, transactions, customers, answers restart identity`.execute(services.database);
+    await body(test, services);
+  });
 }
 
 /** An answer of the services, with its body read. */
@@ -35,17 +71,18 @@ export const merchantB: Tenant = { merchantId: 'merchant_b', environment: 'live'
 export const sandboxOfA: Tenant = { merchantId: 'merchant_a', environment: 'test' };
 export const startOfTest = Date.UTC(2026, 0, 15, 12);
 
-/** Services on a database in memory, and a clock that advances by a second at each look. */
-export async function servicesFixture(test: Test, assertions: AssertionVerifier | null = null) {
-  const database = await openServicesDatabase({ url: 'sqlite::memory:' });
+/** Services on a database, with a bank that is quick, and a clock that advances by a second at each look. */
+export async function servicesFixture(
+  test: Teardown,
+  { url = 'sqlite::memory:', pool = patient, assertions = null }: FixtureOptions = {},
+) {
+  const database = await openServicesDatabase({ url, pool });
   const logged: { details: object; message: string }[] = [];
   let time = startOfTest;
-  const app = createServices({
-    database,
-    assertions,
-    clock: { now: () => (time += 1000) },
-    logger: { error: (details, message) => logged.push({ details, message }) },
-  });
+  const clock = { now: () => (time += 1000) };
+  const logger = { error: (details: object, message: string) => void logged.push({ details, message }) };
+  const bank = { delayMilliseconds: 60_000, failingAccounts: ['0000000000', '+2340000000000'] };
+  const { app, openApi } = createServices({ database, assertions, clock, bank, logger });
   test.teardown(async () => {
     await app.close();
     await database.destroy();
@@ -72,7 +109,13 @@ export async function servicesFixture(test: Test, assertions: AssertionVerifier 
     return { status: response.statusCode, body: response.json() };
   }
 
-  return { app, database, call, logged };
+  /** Lets time pass, and then has the worker do all that is due. */
+  async function pass(milliseconds: number): Promise<void> {
+    time += milliseconds;
+    while (await advancePayouts({ database, clock, bank, logger }));
+  }
+
+  return { app, bank, call, clock, database, logged, openApi, pass };
 }
 
 /** The headers with which the gateway names a merchant. */
@@ -100,7 +143,7 @@ export async function addWallet(
         wallet_id: id,
         payout_id: null,
         type: 'credit',
-        status: 'success',
+        status: 'successful',
         amount: balance,
         currency,
         reference: randomUUID(),

@@ -1,76 +1,85 @@
 import fc from 'fast-check';
-import t from 'tap';
-import { addWallet, balanceOf, bankPayout, merchantA, servicesFixture } from './services-fixture.js';
+import { addWallet, balanceOf, bankPayout, merchantA, onEachServices } from './services-fixture.js';
 
 const someWallet = '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80';
 
-t.test('each field of a payout is refused in plain words, and nothing is converted', async (t) => {
-  const { call, database } = await servicesFixture(t);
-  const walletId = await addWallet(database, merchantA, { balance: 1000 });
-  const amountMessage = 'amount must be a positive whole number of minor units, such as kobo';
-  const cases: [field: string, values: unknown[], message: string][] = [
-    ['amount', [1.5, '100', 0, -1, 2 ** 53, null, true, [100], {}, -0, 0.1], amountMessage],
-    ['walletId', ['', 'x', 1, null, `${walletId} `, `${walletId}\n`, `{${walletId}}`], 'walletId must be a UUID'],
-    [
-      'destinationBankCode',
-      ['', '05', 58, 'abc', '05 8', '٠٥٨', '0'.repeat(11)],
-      'destinationBankCode must be a string of 3 to 10 digits',
-    ],
-    [
-      'destinationAccountNumber',
-      [123456789, '1234', '0123456789\n', '9'.repeat(35)],
-      'destinationAccountNumber must be a string of 5 to 34 digits',
-    ],
-    [
-      'destinationAccountName',
-      ['', ' ', 'a\0b', 'a\nb', '\ud800', 'a\u2028b', 'x'.repeat(101), 7, null],
-      'destinationAccountName must be a text of 1 to 100 characters on one line',
-    ],
-    [
-      'remarks',
-      ['', 'x'.repeat(256), 'a\u0085b', 5, null],
-      'remarks must be a text of 1 to 255 characters on one line',
-    ],
-  ];
-  for (const [path, values, message] of cases) {
-    for (const value of values) {
-      const answer = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { [path]: value }) });
-      const expected = { success: false, message, data: { errors: [{ path, message }] } };
-      t.same(answer, { status: 422, body: expected }, `${path}: ${encodeURI(JSON.stringify(value))}`);
+onEachServices(
+  'each field of a payout is refused in plain words, and nothing is converted',
+  async (t, { call, database }) => {
+    const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    const amountMessage = 'amount must be a positive whole number of minor units, such as kobo';
+    const cases: [field: string, values: unknown[], message: string][] = [
+      ['amount', [1.5, '100', 0, -1, 2 ** 53, null, true, [100], {}, -0, 0.1], amountMessage],
+      ['walletId', ['', 'x', 1, null, `${walletId} `, `${walletId}\n`, `{${walletId}}`], 'walletId must be a UUID'],
+      [
+        'destinationBankCode',
+        ['', '05', 58, 'abc', '05 8', '٠٥٨', '0'.repeat(11)],
+        'destinationBankCode must be a string of 3 to 10 digits',
+      ],
+      [
+        'destinationAccountNumber',
+        [123456789, '1234', '0123456789\n', '9'.repeat(35)],
+        'destinationAccountNumber must be a string of 5 to 34 digits',
+      ],
+      [
+        'destinationAccountName',
+        ['', ' ', 'a\0b', 'a\nb', '\ud800', 'a\u2028b', 'x'.repeat(101), 7, null],
+        'destinationAccountName must be a text of 1 to 100 characters on one line',
+      ],
+      [
+        'remarks',
+        ['', 'x'.repeat(256), 'a\u0085b', 5, null],
+        'remarks must be a text of 1 to 255 characters on one line',
+      ],
+    ];
+    for (const [path, values, message] of cases) {
+      for (const value of values) {
+        const answer = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { [path]: value }) });
+        const expected = { success: false, message, data: { errors: [{ path, message }] } };
+        t.same(answer, { status: 422, body: expected }, `${path}: ${encodeURI(JSON.stringify(value))}`);
+      }
     }
-  }
-  const huge = JSON.stringify(bankPayout(walletId)).replace('"amount":100', '"amount":1e400');
-  t.match(await call(merchantA, 'POST', '/dev/payouts', { payload: huge }), {
-    status: 422,
-    body: { message: amountMessage },
-  });
-  t.equal(await balanceOf(database, walletId), 1000);
-});
+    const huge = JSON.stringify(bankPayout(walletId)).replace('"amount":100', '"amount":1e400');
+    t.match(await call(merchantA, 'POST', '/dev/payouts', { payload: huge }), {
+      status: 422,
+      body: { message: amountMessage },
+    });
+    t.equal(await balanceOf(database, walletId), 1000);
+  },
+);
 
-t.test('all the problems are told, the first of them as the message, and unknown fields by name', async (t) => {
-  const { call } = await servicesFixture(t);
-  const answer = await call(merchantA, 'POST', '/dev/payouts', {
-    body: { walletId: someWallet, destinationAccountName: 'Amina', amount: '100', note: 1, constructor: 2, remarks: 3 },
-  });
-  t.equal(answer.status, 422);
-  t.equal(answer.body.message, 'destinationBankCode is required');
-  t.same(answer.body.data, {
-    errors: [
-      { path: 'destinationBankCode', message: 'destinationBankCode is required' },
-      { path: 'destinationAccountNumber', message: 'destinationAccountNumber is required' },
-      { path: 'amount', message: 'amount must be a positive whole number of minor units, such as kobo' },
-      { path: 'remarks', message: 'remarks must be a text of 1 to 255 characters on one line' },
-      { path: 'note', message: 'note is not a known field' },
-      { path: 'constructor', message: 'constructor is not a known field' },
-    ],
-  });
-  const many = Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`${index}${'x'.repeat(99)}`, 1]));
-  const { data } = (await call(merchantA, 'POST', '/dev/payouts', { body: many })).body;
-  t.ok(JSON.stringify(data).length < 10_000, 'a report is bounded');
-});
+onEachServices(
+  'all the problems are told, the first of them as the message, and unknown fields by name',
+  async (t, { call }) => {
+    const answer = await call(merchantA, 'POST', '/dev/payouts', {
+      body: {
+        walletId: someWallet,
+        destinationAccountName: 'Amina',
+        amount: '100',
+        note: 1,
+        constructor: 2,
+        remarks: 3,
+      },
+    });
+    t.equal(answer.status, 422);
+    t.equal(answer.body.message, 'destinationBankCode is required');
+    t.same(answer.body.data, {
+      errors: [
+        { path: 'destinationBankCode', message: 'destinationBankCode is required' },
+        { path: 'destinationAccountNumber', message: 'destinationAccountNumber is required' },
+        { path: 'amount', message: 'amount must be a positive whole number of minor units, such as kobo' },
+        { path: 'remarks', message: 'remarks must be a text of 1 to 255 characters on one line' },
+        { path: 'note', message: 'note is not a known field' },
+        { path: 'constructor', message: 'constructor is not a known field' },
+      ],
+    });
+    const many = Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`${index}${'x'.repeat(99)}`, 1]));
+    const { data } = (await call(merchantA, 'POST', '/dev/payouts', { body: many })).body;
+    t.ok(JSON.stringify(data).length < 10_000, 'a report is bounded');
+  },
+);
 
-t.test('the payout to a recipient has its own fields', async (t) => {
-  const { call } = await servicesFixture(t);
+onEachServices('the payout to a recipient has its own fields', async (t, { call }) => {
   const order = { amount: 100, currency: 'NGN', recipient: '+2348012345678' };
   const cases: [changes: Record<string, unknown>, path: string][] = [
     [{ currency: 'ngn' }, 'currency'],
@@ -88,8 +97,7 @@ t.test('the payout to a recipient has its own fields', async (t) => {
   }
 });
 
-t.test('a body that is no object of JSON is refused in the envelope', async (t) => {
-  const { call } = await servicesFixture(t);
+onEachServices('a body that is no object of JSON is refused in the envelope', async (t, { call }) => {
   const type = 'Content-Type must be application/json';
   const cases: [
     title: string,
@@ -138,8 +146,7 @@ t.test('a body that is no object of JSON is refused in the envelope', async (t) 
   );
 });
 
-t.test('a route or a method that there is none of is not found, in the envelope', async (t) => {
-  const { call } = await servicesFixture(t);
+onEachServices('a route or a method that there is none of is not found, in the envelope', async (t, { call }) => {
   const cases = [
     ['GET', '/'],
     ['GET', '/v1/transactions'],
@@ -156,8 +163,7 @@ t.test('a route or a method that there is none of is not found, in the envelope'
   t.match(await call(merchantA, 'GET', '/dev/payouts/%zz'), { status: 400, body: { success: false, data: null } });
 });
 
-t.test('a query parameter that is unknown, repeated or of another form is refused', async (t) => {
-  const { call } = await servicesFixture(t);
+onEachServices('a query parameter that is unknown, repeated or of another form is refused', async (t, { call }) => {
   const page = 'page must be a whole number from 1';
   const perPage = 'per_page must be a whole number from 1 to 100';
   const cases = [
@@ -184,8 +190,7 @@ t.test('a query parameter that is unknown, repeated or of another form is refuse
   }
 });
 
-t.test('no body whatever makes an internal error', async (t) => {
-  const { call, database, logged } = await servicesFixture(t);
+onEachServices('no body whatever makes an internal error', async (t, { call, database, logged }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
   const targets = [
     ['POST', '/dev/payouts'],

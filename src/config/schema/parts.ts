@@ -29,6 +29,28 @@ export const registry = section(
   { description: 'The control plane: merchants, keys and the admin API.' },
 );
 
+/** How connections to PostgreSQL are used. */
+const pool = {
+  maxConnections: Type.Integer({
+    minimum: 1,
+    maximum: 1000,
+    default: 10,
+    description: 'Connections to PostgreSQL, of each process. SQLite has one.',
+  }),
+  connectTimeoutSeconds: Type.Integer({
+    minimum: 1,
+    maximum: 60,
+    default: 5,
+    description: 'How long a query may wait for a connection to PostgreSQL. After that: 503.',
+  }),
+  statementTimeoutSeconds: Type.Integer({
+    minimum: 1,
+    maximum: 600,
+    default: 10,
+    description: 'How long a statement may take on PostgreSQL, waiting for locks included. After that: 503.',
+  }),
+};
+
 /** The backing services. */
 export const services = section(
   {
@@ -37,12 +59,37 @@ export const services = section(
       {
         url: databaseUrl({
           default: 'sqlite:var/services.db',
-          description: 'sqlite:<file>.',
-          expects: 'sqlite:<file>',
-          unavailable: { pattern: '^postgres', is: 'PostgreSQL' },
+          description: 'sqlite:<file>, or postgres://user:password@host:port/database, a database of its own.',
+          expects: 'sqlite:<file> or postgres://…',
         }),
+        ...pool,
       },
       { description: 'Where their data is.' },
+    ),
+    bank: section(
+      {
+        delaySeconds: Type.Integer({
+          minimum: 0,
+          maximum: 86_400,
+          default: 1,
+          description: 'How long a payout stays pending, and then processing.',
+        }),
+        failingAccounts: Type.Array(
+          Type.String({
+            pattern: '^[A-Za-z0-9+][A-Za-z0-9._@-]{2,63}$',
+            expects: 'an account number or a recipient',
+            examples: ['0000000000'],
+          }),
+          {
+            default: ['0000000000'],
+            maxItems: 1000,
+            description:
+              'Account numbers and recipients to which the bank pays nothing: such a payout fails, and its wallet gets the money back.',
+            expects: 'a list of account numbers and recipients',
+          },
+        ),
+      },
+      { description: 'The simulated bank, which decides what becomes of payouts.' },
     ),
   },
   { description: 'The backing services: transactions, payouts, wallets and customers.' },

@@ -1,7 +1,7 @@
 import { successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import { momentIn } from '../fields.js';
+import { momentIn } from '../../rest/moment.js';
 import type { Routes } from '../routes.js';
 import { listEvents } from './repository.js';
 import { eventSchema, eventsQuery } from './schema.js';

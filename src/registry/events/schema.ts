@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { pagingQuery } from '../../rest/paging.js';
-import { identifierForm, momentForm } from '../fields.js';
+import { momentForm } from '../../rest/moment.js';
+import { identifierForm } from '../fields.js';
 
 const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);
 

@@ -1,5 +1,5 @@
 import type { Problem } from '../../rest/envelope.js';
-import { momentIn } from '../fields.js';
+import { momentIn } from '../../rest/moment.js';
 
 const milliseconds: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const latest = Date.UTC(9999, 11, 31);

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { line } from '../../rest/line.js';
-import { momentForm } from '../fields.js';
+import { momentForm } from '../../rest/moment.js';
 
 const mostPermissions = 100;
 const longestGraceSeconds = 30 * 24 * 60 * 60;

@@ -1,52 +1,90 @@
 import { success, successPage } from '../../rest/envelope.js';
-import { tenantOf } from '../identity.js';
-import { pagingOf, pagingQuery } from '../../rest/paging.js';
+import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
+import { answerOnce } from '../idempotency/answer-once.js';
+import { tenantOf } from '../identity.js';
 import { idIn, type Routes } from '../routes.js';
 import { deleteCustomer, findCustomer, insertCustomer, listCustomers, updateCustomer } from './repository.js';
-import { customerChangesBody, newCustomerBody, type Customer } from './schema.js';
+import { customerChangesBody, customerSchema, customersQuery, newCustomerBody, type Customer } from './schema.js';
+
+const emailTaken = { 409: 'Another customer has the email address' };
 
 /** The merchant's customers. */
-export const customerRoutes: Routes = (app, { database, clock }) => {
+export const customerRoutes: Routes = (app, context) => {
+  const { database, clock } = context;
   const list = '/dev/customers';
   const one = '/dev/customers/:id';
 
-  app.post(list, { schema: { body: newCustomerBody, querystring: noQuery } }, async (request, reply) => {
-    const outcome = await insertCustomer(database, tenantOf(request), request.body, clock.now());
-    reply.code(201);
-    return success('Customer created', customerIn(outcome));
-  });
+  app.post(
+    list,
+    {
+      schema: { body: newCustomerBody, querystring: noQuery },
+      config: {
+        operation: { summary: 'Create a customer', status: 201, data: customerSchema },
+      },
+    },
+    (request, reply) =>
+      answerOnce(context, request, reply, async (transaction) => {
+        const outcome = await insertCustomer(transaction, tenantOf(request), request.body, clock.now());
+        return success('Customer created', customerIn(outcome));
+      }),
+  );
 
-  app.get(list, { schema: { querystring: pagingQuery } }, async (request) => {
-    const paging = pagingOf(request.query);
-    return successPage('Customers retrieved', await listCustomers(database, tenantOf(request), paging), paging);
-  });
+  app.get(
+    list,
+    {
+      schema: { querystring: customersQuery },
+      config: { operation: { summary: 'Customers, newest first', page: customerSchema } },
+    },
+    async (request) => {
+      const paging = pagingOf(request.query);
+      const page = await listCustomers(database, tenantOf(request), request.query, paging);
+      return successPage('Customers retrieved', page, paging);
+    },
+  );
 
-  app.get(one, { schema: { params: idParams, querystring: noQuery } }, async (request) => {
-    return success(
-      'Customer retrieved',
-      customerIn(await findCustomer(database, tenantOf(request), idIn(request.params, 'Customer'))),
-    );
-  });
+  app.get(
+    one,
+    {
+      schema: { params: idParams, querystring: noQuery },
+      config: { operation: { summary: 'One customer', data: customerSchema } },
+    },
+    async (request) => {
+      const id = idIn(request.params, 'Customer');
+      return success('Customer retrieved', customerIn(await findCustomer(database, tenantOf(request), id)));
+    },
+  );
 
-  app.patch(one, { schema: { params: idParams, body: customerChangesBody, querystring: noQuery } }, async (request) => {
-    const { params, body } = request;
-    const outcome = await updateCustomer(database, tenantOf(request), idIn(params, 'Customer'), body, clock.now());
-    return success('Customer updated', customerIn(outcome));
-  });
+  app.patch(
+    one,
+    {
+      schema: { params: idParams, body: customerChangesBody, querystring: noQuery },
+      config: { operation: { summary: 'Change fields of a customer', data: customerSchema, failures: emailTaken } },
+    },
+    async (request) => {
+      const { params, body } = request;
+      const outcome = await updateCustomer(database, tenantOf(request), idIn(params, 'Customer'), body, clock.now());
+      return success('Customer updated', customerIn(outcome));
+    },
+  );
 
-  app.delete(one, { schema: { params: idParams, querystring: noQuery } }, async (request) => {
-    if (!(await deleteCustomer(database, tenantOf(request), idIn(request.params, 'Customer'))))
-      throw Refusal.notFound('Customer');
-    return success('Customer deleted', null);
-  });
+  app.delete(
+    one,
+    {
+      schema: { params: idParams, querystring: noQuery },
+      config: { operation: { summary: 'Delete a customer' } },
+    },
+    async (request) => {
+      const isDeleted = await deleteCustomer(database, tenantOf(request), idIn(request.params, 'Customer'));
+      if (!isDeleted) throw Refusal.notFound('Customer');
+      return success('Customer deleted', null);
+    },
+  );
 };
 
 function customerIn(outcome: Customer | 'email_taken' | null): Customer {
   if (outcome === null) throw Refusal.notFound('Customer');
-  if (outcome === 'email_taken') {
-    throw new Refusal(409, 'A customer with this email already exists');
-  }
+  if (outcome === 'email_taken') throw new Refusal(409, 'A customer with this email already exists');
   return outcome;
 }

@@ -1,15 +1,20 @@
 import Type, { type Static } from 'typebox';
 import { line } from '../../rest/line.js';
+import { pagingQuery } from '../../rest/paging.js';
+import { id, moment, textOrNull, uuid } from '../fields.js';
+import { upTo } from '../list-query.js';
 
 const email = Type.String({
   pattern: /^(?=.{3,254}$)[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+$/,
   description: 'an email address, such as ada@example.com',
+  examples: ['ada@example.com'],
 });
 const name = line(100);
 const phoneForm = 'a phone number of 5 to 15 digits, with or without a + before them';
 const phone = Type.String({
   pattern: /^\+?[0-9]{5,15}$/,
   description: phoneForm,
+  examples: ['+2348012345678'],
 });
 
 /** The body of `POST /dev/customers`. */
@@ -31,20 +36,35 @@ export const customerChangesBody = Type.Object(
   { minProperties: 1 },
 );
 
+/** The query of the list of customers. */
+export const customersQuery = Type.Object({
+  ...pagingQuery.properties,
+  search: Type.Optional(line(100)),
+  up_to: Type.Optional(upTo(uuid)),
+});
+
 /** What a new customer is made of. */
 export type NewCustomer = Static<typeof newCustomerBody>;
 
 /** What may be changed of a customer. */
 export type CustomerChanges = Static<typeof customerChangesBody>;
 
+/** Which customers are asked for. */
+export type CustomersQuery = Static<typeof customersQuery>;
+
+/** A merchant's customer. The email address is in lower case, and no other customer of the merchant has it. */
+export const customerSchema = Type.Object(
+  {
+    id,
+    email: Type.String(),
+    firstName: Type.String(),
+    lastName: Type.String(),
+    phone: textOrNull,
+    createdAt: moment,
+    updatedAt: moment,
+  },
+  { title: 'Customer' },
+);
+
 /** A merchant's customer. */
-export interface Customer {
-  readonly id: string;
-  /** In lower case, and no other customer of the merchant has it. */
-  readonly email: string;
-  readonly firstName: string;
-  readonly lastName: string;
-  readonly phone: string | null;
-  readonly createdAt: string;
-  readonly updatedAt: string;
-}
+export type Customer = Readonly<Static<typeof customerSchema>>;

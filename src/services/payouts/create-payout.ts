@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ulid } from 'ulid';
+import { Refusal } from '../../rest/refusal.js';
 import type { Tenant } from '../identity.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
@@ -11,35 +12,31 @@ import type { Payout, PayoutDestination } from './schema.js';
 
 /** A payout that a merchant asks for. */
 export interface PayoutOrder {
-  /** Finds the wallet that pays, inside the database transaction. */
-  readonly wallet: (database: ServicesDatabase) => Promise<Wallet | null>;
+  readonly wallet: Wallet;
   readonly amount: number;
   readonly destination: PayoutDestination;
 }
 
-/** What came of an order. */
-export type PayoutOutcome =
-  | { readonly kind: 'created'; readonly payout: Payout }
-  | { readonly kind: 'wallet_not_found' }
-  | { readonly kind: 'insufficient_balance' };
-
-/** Debits the wallet, records that, and makes the payout: all of it or nothing. */
-export function createPayout(
-  { database, clock }: RouteContext,
+/**
+ * Debits the wallet, records that, and makes the payout; belongs in a database transaction, so that all of it happens or
+ * nothing. Too little money is a 422 like any other field that cannot be accepted: 402 is the gateway's own bill in the
+ * clients that know it.
+ * @throws Refusal
+ */
+export async function createPayout(
+  transaction: ServicesDatabase,
+  { clock, bank }: Pick<RouteContext, 'clock' | 'bank'>,
   tenant: Tenant,
-  order: PayoutOrder,
-): Promise<PayoutOutcome> {
-  return database.transaction().execute(async (transaction) => {
-    const wallet = await order.wallet(transaction);
-    if (wallet === null) return { kind: 'wallet_not_found' };
-    const { amount } = order;
-    const balanceAfter = await debitWallet(transaction, tenant, wallet.id, amount);
-    if (balanceAfter === null) return { kind: 'insufficient_balance' };
+  { wallet, amount, destination }: PayoutOrder,
+): Promise<Payout> {
+  const balanceAfter = await debitWallet(transaction, tenant, wallet.id, amount);
+  if (balanceAfter === null) throw Refusal.invalid([{ path: 'amount', message: 'Insufficient wallet balance' }]);
 
-    const createdAt = clock.now();
-    const movement = { walletId: wallet.id, amount, currency: wallet.currency, reference: ulid(createdAt), createdAt };
-    const payout = await insertPayout(transaction, tenant, { ...movement, id: randomUUID(), ...order.destination });
-    await recordTransaction(transaction, tenant, { ...movement, type: 'debit', payoutId: payout.id, balanceAfter });
-    return { kind: 'created', payout };
-  });
+  const createdAt = clock.now();
+  const movement = { walletId: wallet.id, amount, currency: wallet.currency, reference: ulid(createdAt), createdAt };
+  const dueAt = createdAt + bank.delayMilliseconds;
+  const payout = await insertPayout(transaction, tenant, { ...movement, ...destination, id: randomUUID(), dueAt });
+  const debit = { type: 'debit', status: 'pending', payoutId: payout.id, balanceAfter } as const;
+  await recordTransaction(transaction, tenant, { ...movement, ...debit });
+  return payout;
 }

@@ -1,32 +1,51 @@
 import type { Selectable } from 'kysely';
-import type { Tenant } from '../identity.js';
-import { ownedBy, ownerColumns } from '../owned-by.js';
+import { Refusal } from '../../rest/refusal.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import type { Tenant } from '../identity.js';
+import { createdRangeOf } from '../list-query.js';
+import { ownedBy, ownerColumns } from '../owned-by.js';
 import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
-import type { Payout } from './schema.js';
+import type { Payout, PayoutsQuery } from './schema.js';
 
-/** A payout to record. */
-export type NewPayout = Omit<Payout, 'status' | 'createdAt'> & { readonly createdAt: number };
+/** A payout to record, and when the worker shall look at it first. */
+export type NewPayout = Omit<Payout, 'status' | 'failureReason' | 'createdAt' | 'updatedAt'> & {
+  readonly createdAt: number;
+  readonly dueAt: number;
+};
 
-/** The merchant's payouts, newest first. */
-export async function listPayouts(database: ServicesDatabase, tenant: Tenant, paging: Paging): Promise<Page<Payout>> {
+/** The merchant's payouts that the query names, newest first. */
+export async function listPayouts(
+  database: ServicesDatabase,
+  tenant: Tenant,
+  query: PayoutsQuery,
+  paging: Paging,
+): Promise<Page<Payout>> {
+  const { from, to } = createdRangeOf(query);
+  let wanted = database.selectFrom('payouts').where(ownedBy(tenant));
+  if (query.status !== undefined) wanted = wanted.where('status', '=', query.status);
+  if (query.walletId !== undefined) wanted = wanted.where('wallet_id', '=', query.walletId.toLowerCase());
+  if (from !== null) wanted = wanted.where('created_at', '>=', from);
+  if (to !== null) wanted = wanted.where('created_at', '<=', to);
+  if (query.up_to !== undefined) {
+    const last = await rowOf(database, tenant, query.up_to.toLowerCase());
+    if (last === undefined) throw Refusal.notFound('Payout');
+    wanted = wanted.where('sequence', '<=', last.sequence);
+  }
   const { offset, limit } = rangeOf(paging);
-  const owned = database.selectFrom('payouts').where(ownedBy(tenant));
-  const { total } = await owned.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
-  const rows = await owned.selectAll().orderBy('sequence', 'desc').offset(offset).limit(limit).execute();
+  const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const rows = await wanted.selectAll().orderBy('sequence', 'desc').offset(offset).limit(limit).execute();
   return { items: rows.map(toPayout), totalRecords: total };
 }
 
 /** One payout of the merchant. */
 export async function findPayout(database: ServicesDatabase, tenant: Tenant, id: string): Promise<Payout | null> {
-  const row = await database
-    .selectFrom('payouts')
-    .selectAll()
-    .where(ownedBy(tenant))
-    .where('id', '=', id)
-    .executeTakeFirst();
+  const row = await rowOf(database, tenant, id);
   return row === undefined ? null : toPayout(row);
+}
+
+function rowOf(database: ServicesDatabase, tenant: Tenant, id: string) {
+  return database.selectFrom('payouts').selectAll().where(ownedBy(tenant)).where('id', '=', id).executeTakeFirst();
 }
 
 /** Adds a payout; belongs in the database transaction that debits the wallet. */
@@ -46,7 +65,10 @@ export async function insertPayout(database: ServicesDatabase, tenant: Tenant, p
       destination_account_name: payout.destinationAccountName,
       recipient: payout.recipient,
       remarks: payout.remarks,
+      failure_reason: null,
+      due_at: payout.dueAt,
       created_at: payout.createdAt,
+      updated_at: payout.createdAt,
     })
     .returningAll()
     .executeTakeFirstOrThrow();
@@ -66,6 +88,8 @@ function toPayout(row: Selectable<ServicesTables['payouts']>): Payout {
     destinationAccountName: row.destination_account_name,
     recipient: row.recipient,
     remarks: row.remarks,
+    failureReason: row.failure_reason,
     createdAt: new Date(row.created_at).toISOString(),
+    updatedAt: new Date(row.updated_at).toISOString(),
   };
 }

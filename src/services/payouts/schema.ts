@@ -1,15 +1,17 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
 import { line } from '../../rest/line.js';
-import { amount, currency, digits, uuid } from '../fields.js';
+import { pagingQuery } from '../../rest/paging.js';
+import { amount, currency, digits, id, moment, textOrNull, uuid } from '../fields.js';
+import { createdQuery, upTo } from '../list-query.js';
 
 /** The body of `POST /dev/payouts`: to a bank account, from a wallet that is named. */
 export const bankPayoutBody = Type.Object({
   walletId: uuid,
-  destinationBankCode: digits(3, 10),
-  destinationAccountNumber: digits(5, 34),
+  destinationBankCode: digits(3, 10, '058'),
+  destinationAccountNumber: digits(5, 34, '0123456789'),
   destinationAccountName: line(100),
   amount,
-  remarks: Type.Optional(line(255)),
+  remarks: Type.Optional(line(255, 'Invoice 42')),
 });
 
 /** The body of `POST /payouts`: to a recipient, from the merchant's default wallet in the currency. */
@@ -19,27 +21,58 @@ export const recipientPayoutBody = Type.Object({
   recipient: Type.String({
     pattern: /^[A-Za-z0-9+][A-Za-z0-9._@-]{2,63}$/,
     description: 'an identifier such as a phone number, of 3 to 64 letters and digits',
+    examples: ['+2348012345678'],
   }),
 });
 
-/** Where the money goes. */
-export interface PayoutDestination {
-  readonly destinationBankCode: string | null;
-  readonly destinationAccountNumber: string | null;
-  readonly destinationAccountName: string | null;
-  readonly recipient: string | null;
-  readonly remarks: string | null;
-}
+const statuses = ['pending', 'processing', 'successful', 'failed'] as const;
+
+/**
+ * What has become of a payout: the wallet is debited (pending), the bank has it (processing), the money has arrived
+ * (successful), or it is back in the wallet (failed). The last two never change again.
+ */
+export type PayoutStatus = (typeof statuses)[number];
+
+const status = Type.Enum([...statuses], { description: `one of ${statuses.join(', ')}` });
+
+/** The query of the list of payouts. */
+export const payoutsQuery = Type.Object({
+  ...pagingQuery.properties,
+  status: Type.Optional(status),
+  walletId: Type.Optional(uuid),
+  ...createdQuery,
+  up_to: Type.Optional(upTo(uuid)),
+});
+
+/** Which payouts are asked for. */
+export type PayoutsQuery = Static<typeof payoutsQuery>;
+
+/** A payout, as a merchant sees it. Its reference is also that of the transaction that debited the wallet. */
+export const payoutSchema = Type.Object(
+  {
+    id,
+    walletId: id,
+    status,
+    amount,
+    currency,
+    reference: Type.String(),
+    destinationBankCode: textOrNull,
+    destinationAccountNumber: textOrNull,
+    destinationAccountName: textOrNull,
+    recipient: textOrNull,
+    remarks: textOrNull,
+    failureReason: textOrNull,
+    createdAt: moment,
+    updatedAt: moment,
+  },
+  { title: 'Payout' },
+);
 
 /** A payout, as a merchant sees it. */
-export interface Payout extends PayoutDestination {
-  readonly id: string;
-  readonly walletId: string;
-  /** The wallet is debited, and no bank has confirmed anything. */
-  readonly status: 'pending';
-  readonly amount: number;
-  readonly currency: string;
-  /** Also the reference of the transaction that debited the wallet. */
-  readonly reference: string;
-  readonly createdAt: string;
-}
+export type Payout = Readonly<Static<typeof payoutSchema>>;
+
+/** Where the money goes. */
+export type PayoutDestination = Pick<
+  Payout,
+  'destinationBankCode' | 'destinationAccountNumber' | 'destinationAccountName' | 'recipient' | 'remarks'
+>;

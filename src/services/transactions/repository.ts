@@ -1,25 +1,51 @@
 import type { Selectable } from 'kysely';
-import type { Tenant } from '../identity.js';
-import { ownedBy, ownerColumns } from '../owned-by.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import type { Tenant } from '../identity.js';
+import { createdRangeOf } from '../list-query.js';
+import { ownedBy, ownerColumns } from '../owned-by.js';
 import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
-import type { Transaction } from './schema.js';
+import type { Transaction, TransactionsQuery, TransactionStatus } from './schema.js';
 
 /** A movement to record. */
-export type NewTransaction = Omit<Transaction, 'id' | 'status' | 'createdAt'> & { readonly createdAt: number };
+export type NewTransaction = Omit<Transaction, 'id' | 'createdAt'> & { readonly createdAt: number };
 
-/** The merchant's transactions, newest first. */
+/**
+ * The merchant's transactions that the query names, newest first. Their numbers are given while the wallet is locked, so
+ * that those of a wallet are in the order in which its money moved.
+ */
 export async function listTransactions(
   database: ServicesDatabase,
   tenant: Tenant,
+  query: TransactionsQuery,
   paging: Paging,
 ): Promise<Page<Transaction>> {
+  const { from, to } = createdRangeOf(query);
+  let wanted = database.selectFrom('transactions').where(ownedBy(tenant));
+  if (query.type !== undefined) wanted = wanted.where('type', '=', query.type);
+  if (query.status !== undefined) wanted = wanted.where('status', '=', query.status);
+  if (from !== null) wanted = wanted.where('created_at', '>=', from);
+  if (to !== null) wanted = wanted.where('created_at', '<=', to);
+  if (query.up_to !== undefined) wanted = wanted.where('id', '<=', Number(query.up_to));
   const { offset, limit } = rangeOf(paging);
-  const owned = database.selectFrom('transactions').where(ownedBy(tenant));
-  const { total } = await owned.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
-  const rows = await owned.selectAll().orderBy('id', 'desc').offset(offset).limit(limit).execute();
+  const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const rows = await wanted.selectAll().orderBy('id', 'desc').offset(offset).limit(limit).execute();
   return { items: rows.map(toTransaction), totalRecords: total };
+}
+
+/** One transaction of the merchant. */
+export async function findTransaction(
+  database: ServicesDatabase,
+  tenant: Tenant,
+  id: number,
+): Promise<Transaction | null> {
+  const row = await database
+    .selectFrom('transactions')
+    .selectAll()
+    .where(ownedBy(tenant))
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return row === undefined ? null : toTransaction(row);
 }
 
 /** Adds a movement to the ledger; belongs in the database transaction that moves the balance. */
@@ -35,13 +61,28 @@ export async function recordTransaction(
       wallet_id: transaction.walletId,
       payout_id: transaction.payoutId,
       type: transaction.type,
-      status: 'success',
+      status: transaction.status,
       amount: transaction.amount,
       currency: transaction.currency,
       reference: transaction.reference,
       balance_after: transaction.balanceAfter,
       created_at: transaction.createdAt,
     })
+    .execute();
+}
+
+/** Says of the debits of payouts what has become of those; belongs in the database transaction that ends the payouts. */
+export async function endDebits(
+  database: ServicesDatabase,
+  payoutIds: readonly string[],
+  status: Exclude<TransactionStatus, 'pending'>,
+): Promise<void> {
+  if (payoutIds.length === 0) return;
+  await database
+    .updateTable('transactions')
+    .set({ status })
+    .where('payout_id', 'in', payoutIds)
+    .where('type', '=', 'debit')
     .execute();
 }
 

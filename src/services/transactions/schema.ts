@@ -1,15 +1,60 @@
-/** A movement on a wallet, as a merchant sees it. Movements are added and never changed. */
-export interface Transaction {
-  readonly id: number;
-  /** In minor units, always positive; the type tells the direction. */
-  readonly amount: number;
-  readonly currency: string;
-  readonly type: 'credit' | 'debit';
-  readonly status: 'success';
-  readonly reference: string;
-  readonly walletId: string;
-  /** The payout that this movement paid for. */
-  readonly payoutId: string | null;
-  readonly balanceAfter: number;
-  readonly createdAt: string;
-}
+import Type, { type Static } from 'typebox';
+import { pagingQuery } from '../../rest/paging.js';
+import { amount, currency, id, moment } from '../fields.js';
+import { createdQuery, upTo } from '../list-query.js';
+
+const types = ['credit', 'debit'] as const;
+const statuses = ['pending', 'successful', 'reversed'] as const;
+
+/** The direction of a movement, seen from the wallet. */
+export type TransactionType = (typeof types)[number];
+
+/**
+ * What has become of the payout that a debit pays for: it is under way (pending), paid (successful), or failed, and another
+ * transaction has brought the money back (reversed). A credit is successful from the first.
+ */
+export type TransactionStatus = (typeof statuses)[number];
+
+/** The form of the ids of transactions, which are numbers. */
+export const transactionNumberForm = /^[1-9][0-9]{0,14}$/;
+
+const type = Type.Enum([...types], { description: `one of ${types.join(', ')}` });
+const status = Type.Enum([...statuses], { description: `one of ${statuses.join(', ')}` });
+const number = Type.String({ pattern: transactionNumberForm, description: 'the id of a transaction', examples: ['1'] });
+
+/** The query of the list of transactions. */
+export const transactionsQuery = Type.Object({
+  ...pagingQuery.properties,
+  type: Type.Optional(type),
+  status: Type.Optional(status),
+  ...createdQuery,
+  up_to: Type.Optional(upTo(number)),
+});
+
+/** Which transactions are asked for. */
+export type TransactionsQuery = Static<typeof transactionsQuery>;
+
+/**
+ * A movement on a wallet, as a merchant sees it. Movements are added, and nothing but their status ever changes; those of
+ * a wallet, whatever their status, add up to its balance.
+ */
+export const transactionSchema = Type.Object(
+  {
+    id: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    /** In minor units, always positive; the type tells the direction. */
+    amount,
+    currency,
+    type,
+    status,
+    reference: Type.String(),
+    walletId: id,
+    /** The payout that this movement paid for, or whose money it brought back. */
+    payoutId: Type.Union([id, Type.Null()]),
+    balanceAfter: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    createdAt: moment,
+  },
+  { title: 'Transaction' },
+);
+
+/** A movement on a wallet, as a merchant sees it. */
+export type Transaction = Readonly<Static<typeof transactionSchema>>;

@@ -1,29 +1,40 @@
 import type { Selectable } from 'kysely';
+import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
 import type { Tenant } from '../identity.js';
 import { ownedBy } from '../owned-by.js';
-import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
-import type { Wallet } from './schema.js';
+import type { Wallet, WalletsQuery } from './schema.js';
 
-/** The merchant's wallets, newest first. */
-export async function listWallets(database: ServicesDatabase, tenant: Tenant, paging: Paging): Promise<Page<Wallet>> {
+/** The merchant's wallets that the query names, newest first. */
+export async function listWallets(
+  database: ServicesDatabase,
+  tenant: Tenant,
+  query: WalletsQuery,
+  paging: Paging,
+): Promise<Page<Wallet>> {
+  let wanted = database.selectFrom('wallets').where(ownedBy(tenant));
+  if (query.currency !== undefined) wanted = wanted.where('currency', '=', query.currency);
+  if (query.up_to !== undefined) {
+    const last = await rowOf(database, tenant, query.up_to.toLowerCase());
+    if (last === undefined) throw Refusal.notFound('Wallet');
+    wanted = wanted.where('sequence', '<=', last.sequence);
+  }
   const { offset, limit } = rangeOf(paging);
-  const owned = database.selectFrom('wallets').where(ownedBy(tenant));
-  const { total } = await owned.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
-  const rows = await owned.selectAll().orderBy('sequence', 'desc').offset(offset).limit(limit).execute();
+  const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const rows = await wanted.selectAll().orderBy('sequence', 'desc').offset(offset).limit(limit).execute();
   return { items: rows.map(toWallet), totalRecords: total };
 }
 
 /** One wallet of the merchant. */
 export async function findWallet(database: ServicesDatabase, tenant: Tenant, id: string): Promise<Wallet | null> {
-  const row = await database
-    .selectFrom('wallets')
-    .selectAll()
-    .where(ownedBy(tenant))
-    .where('id', '=', id)
-    .executeTakeFirst();
+  const row = await rowOf(database, tenant, id);
   return row === undefined ? null : toWallet(row);
+}
+
+function rowOf(database: ServicesDatabase, tenant: Tenant, id: string) {
+  return database.selectFrom('wallets').selectAll().where(ownedBy(tenant)).where('id', '=', id).executeTakeFirst();
 }
 
 /** The wallet that pays where none is named. */
@@ -62,6 +73,26 @@ export async function debitWallet(
     .returning('balance')
     .executeTakeFirst();
   return row?.balance ?? null;
+}
+
+/**
+ * Puts money back into a wallet; belongs in the database transaction that records it.
+ * @returns the balance after it
+ */
+export async function creditWallet(
+  database: ServicesDatabase,
+  tenant: Tenant,
+  id: string,
+  amount: number,
+): Promise<number> {
+  const { balance } = await database
+    .updateTable('wallets')
+    .set((it) => ({ balance: it('balance', '+', amount) }))
+    .where(ownedBy(tenant))
+    .where('id', '=', id)
+    .returning('balance')
+    .executeTakeFirstOrThrow();
+  return balance;
 }
 
 function toWallet(row: Selectable<ServicesTables['wallets']>): Wallet {

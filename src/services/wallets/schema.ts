@@ -1,10 +1,29 @@
+import Type, { type Static } from 'typebox';
+import { pagingQuery } from '../../rest/paging.js';
+import { currency, id, moment, uuid } from '../fields.js';
+import { upTo } from '../list-query.js';
+
+/** The query of the list of wallets. */
+export const walletsQuery = Type.Object({
+  ...pagingQuery.properties,
+  currency: Type.Optional(currency),
+  up_to: Type.Optional(upTo(uuid)),
+});
+
+/** Which wallets are asked for. */
+export type WalletsQuery = Static<typeof walletsQuery>;
+
+/** A merchant's wallet. Its balance is in minor units; from a default one are paid, in its currency, payouts that name none. */
+export const walletSchema = Type.Object(
+  {
+    id,
+    currency,
+    balance: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    isDefault: Type.Boolean(),
+    createdAt: moment,
+  },
+  { title: 'Wallet' },
+);
+
 /** A merchant's wallet. */
-export interface Wallet {
-  readonly id: string;
-  readonly currency: string;
-  /** In minor units. */
-  readonly balance: number;
-  /** Whether payouts that name no wallet are paid from it, in its currency. */
-  readonly isDefault: boolean;
-  readonly createdAt: string;
-}
+export type Wallet = Readonly<Static<typeof walletSchema>>;

@@ -13,6 +13,8 @@ export interface Operation {
   readonly isRead?: true;
   /** The status of success, where it is not 200. */
   readonly status?: 201;
+  /** Failures that it has beyond those of every route of its kind, by status. */
+  readonly failures?: Readonly<Record<number, string>>;
 }
 
 declare module 'fastify' {

@@ -1,0 +1,118 @@
+import type { RouteOptions } from 'fastify';
+import Type, { type TObject, type TSchema } from 'typebox';
+import type { RestApp } from '../rest-app.js';
+import { byName, closed, failureSchema, namedSchemas, pageSchema, parametersIn, recordSchema } from './json-schema.js';
+import type { Operation } from './operation.js';
+
+/** A route that is part of the described API. */
+export interface DescribedRoute {
+  /** In lower case. */
+  readonly method: string;
+  readonly path: string;
+  readonly operation: Operation;
+  readonly schema: RouteOptions['schema'];
+}
+
+/** What an API says of itself as a whole. */
+export interface ApiDescription {
+  readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly security: Readonly<Record<string, object>>;
+  /** The failures of a route, by status, beside its own. */
+  readonly failuresOf: (route: DescribedRoute) => Readonly<Record<number, string>>;
+  /** Headers that a route looks at. */
+  readonly headersOf: (route: DescribedRoute) => readonly object[];
+  /** A second way to succeed. */
+  readonly alsoAnswers?: (route: DescribedRoute) => Readonly<Record<number, string>>;
+}
+
+/** A description in OpenAPI 3.1, as far as this program reads it again. */
+export interface OpenApi {
+  readonly openapi: '3.1.0';
+  readonly info: ApiDescription['info'];
+  readonly security: readonly object[];
+  readonly components: { readonly securitySchemes: object; readonly schemas: object };
+  readonly paths: Readonly<Record<string, Readonly<Record<string, DescribedOperation>>>>;
+}
+
+/** One operation of a description. */
+export interface DescribedOperation {
+  readonly responses: Readonly<Record<string, object>>;
+}
+
+/**
+ * Describes the routes that are added after this in OpenAPI 3.1, from the very schemas by which requests are checked.
+ * @returns the description, once all routes are there
+ */
+export function describeRoutes(app: RestApp, api: ApiDescription): () => OpenApi {
+  const routes: DescribedRoute[] = [];
+  app.addHook('onRoute', ({ method, url, schema, config }) => {
+    if (config?.operation === undefined || typeof method !== 'string' || method === 'HEAD') return;
+    routes.push({
+      method: method.toLowerCase(),
+      path: url.replaceAll(/:(\w+)/g, '{$1}'),
+      operation: config.operation,
+      schema,
+    });
+  });
+  return () => ({
+    openapi: '3.1.0',
+    info: api.info,
+    security: [Object.fromEntries(Object.keys(api.security).map((name) => [name, []]))],
+    components: { securitySchemes: api.security, schemas: namedSchemas([failureSchema, ...routes.flatMap(recordsOf)]) },
+    paths: pathsOf(routes, api),
+  });
+}
+
+function recordsOf({ operation: { data, page } }: DescribedRoute): TSchema[] {
+  return [data, page].filter((schema) => schema !== undefined);
+}
+
+function pathsOf(routes: readonly DescribedRoute[], api: ApiDescription): OpenApi['paths'] {
+  const paths: Record<string, Record<string, DescribedOperation>> = {};
+  for (const route of routes) (paths[route.path] ??= {})[route.method] = describe(route, api);
+  return paths;
+}
+
+function describe(route: DescribedRoute, api: ApiDescription): DescribedOperation {
+  const { method, path, operation, schema } = route;
+  const body = operation.body ?? (schema?.body as TSchema | undefined);
+  const succeeded = successSchema(operation);
+  const failures = { ...api.failuresOf(route), ...operation.failures };
+  const words = {
+    summary: operation.summary,
+    operationId: `${method}${path.replaceAll(/[^A-Za-z]+(\w?)/g, (_, next: string) => next.toUpperCase())}`,
+    parameters: [
+      ...parametersIn('path', schema?.params as TObject | undefined),
+      ...parametersIn('query', schema?.querystring as TObject | undefined),
+      ...api.headersOf(route),
+    ],
+  };
+  return {
+    ...words,
+    ...(body === undefined
+      ? {}
+      : { requestBody: { required: true, content: { 'application/json': { schema: closed(body) } } } }),
+    responses: {
+      [operation.status ?? 200]: answer('Done', succeeded),
+      ...mapValues(api.alsoAnswers?.(route) ?? {}, (text) => answer(text, succeeded)),
+      ...mapValues(failures, failureAnswer),
+    },
+  };
+}
+
+function successSchema({ data = Type.Null(), page }: Operation): TSchema {
+  return page === undefined ? recordSchema(data) : pageSchema(page);
+}
+
+function answer(description: string, schema: TSchema): object {
+  return { description, content: { 'application/json': { schema: byName(schema) } } };
+}
+
+/** The description of a failure, in the envelope. */
+export function failureAnswer(description: string) {
+  return { description, content: { 'application/json': { schema: { $ref: '#/components/schemas/Failure' } } } };
+}
+
+function mapValues<Value, Result>(record: Readonly<Record<string, Value>>, act: (value: Value) => Result) {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, act(value)]));
+}

@@ -1,0 +1,70 @@
+import Type, { type TObject, type TSchema } from 'typebox';
+
+/** A schema as JSON, in which records that have a title stand under it in the components. */
+export function byName(schema: unknown): unknown {
+  return JSON.parse(JSON.stringify(plain(schema), (_, value: unknown) => referenceTo(value))) as unknown;
+}
+
+/** The schemas that have a title, by it. */
+export function namedSchemas(schemas: readonly TSchema[]): object {
+  return Object.fromEntries(
+    schemas.flatMap((schema) => ('title' in schema ? [[String(schema.title), plain(schema)] as const] : [])),
+  );
+}
+
+function referenceTo(value: unknown): unknown {
+  const isNamed = typeof value === 'object' && value !== null && 'title' in value && typeof value.title === 'string';
+  return isNamed ? { $ref: `#/components/schemas/${String(value.title)}` } : value;
+}
+
+/** A schema as JSON: a pattern as its text, and without what typebox keeps for itself. */
+function plain(schema: unknown): unknown {
+  return JSON.parse(
+    JSON.stringify(schema, (_, value: unknown) => (value instanceof RegExp ? value.source : value)),
+  ) as unknown;
+}
+
+/** The schema of a body. Unknown fields are refused, which the check does by itself. */
+export function closed(body: TSchema): object {
+  return { ...(plain(body) as object), additionalProperties: false };
+}
+
+/** The parameters of a path or a query. */
+export function parametersIn(place: 'path' | 'query', schema: TObject | undefined): object[] {
+  const required = new Set<string>(schema?.required);
+  return Object.entries(schema?.properties ?? {}).map(([name, field]) => ({
+    ...{ name, in: place, required: required.has(name), schema: plain(field) },
+  }));
+}
+
+/** The envelope around a page of records. */
+export function pageSchema(item: TSchema): TSchema {
+  return Type.Object({ ...succeeded, data: Type.Array(item), meta: pageMeta });
+}
+
+/** The envelope around one record. */
+export function recordSchema(data: TSchema): TSchema {
+  return Type.Object({ ...succeeded, data });
+}
+
+const succeeded = { success: Type.Literal(true), message: Type.String() };
+
+const pageMeta = Type.Object({
+  total_records: Type.Integer({ minimum: 0 }),
+  current_page: Type.Integer({ minimum: 1 }),
+  total_pages: Type.Integer({ minimum: 0 }),
+  per_page: Type.Integer({ minimum: 1, maximum: 100 }),
+});
+
+/** The envelope of a request that was not carried out. */
+export const failureSchema = Type.Object(
+  {
+    success: Type.Literal(false),
+    message: Type.String(),
+    data: Type.Union([
+      Type.Null(),
+      Type.Object({ errors: Type.Array(Type.Object({ path: Type.String(), message: Type.String() })) }),
+    ]),
+  },
+  { title: 'Failure' },
+);

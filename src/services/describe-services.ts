@@ -1,0 +1,15 @@
+import { openDatabase } from '../database/open-database.js';
+import type { OpenApi } from '../rest/openapi/describe-routes.js';
+import { createServices } from './create-services.js';
+import type { ServicesTables } from './tables.js';
+
+/** The description of the services in OpenAPI 3.1, from the code alone. */
+export async function describeServices(): Promise<OpenApi> {
+  const database = openDatabase<ServicesTables>({ url: 'sqlite::memory:' });
+  try {
+    const bank = { delayMilliseconds: 0, failingAccounts: [] };
+    return createServices({ database, bank, assertions: null, clock: { now: () => 0 } }).openApi();
+  } finally {
+    await database.destroy();
+  }
+}

@@ -1,0 +1,40 @@
+import type { ApiDescription, DescribedRoute } from '../rest/openapi/describe-routes.js';
+import { idempotencyKeyParameter } from './idempotency/idempotency-key.js';
+
+const merchantId = { 'x-merchant-id': { type: 'apiKey', in: 'header', name: 'x-merchant-id' } };
+const environment = { 'x-merchant-environment': { type: 'apiKey', in: 'header', name: 'x-merchant-environment' } };
+
+/** What the services say of themselves as a whole. */
+export const servicesDescription: ApiDescription = {
+  info: {
+    title: 'merchant-gateway services',
+    version: '1',
+    description: 'Wallets, payouts, transactions and customers of the merchant in whose name the gateway asks.',
+  },
+  security: { ...merchantId, ...environment },
+  failuresOf,
+  headersOf: ({ method }) => (method === 'post' ? [idempotencyKeyParameter] : []),
+};
+
+function failuresOf({ method, schema }: DescribedRoute): Record<number, string> {
+  const takesBody = schema?.body !== undefined;
+  const takesId = schema?.params !== undefined;
+  return {
+    400: takesBody ? 'The request, or its body as JSON, cannot be read' : 'The request cannot be read',
+    403: 'The request did not come from the gateway',
+    ...(takesId || listsByRecord(schema) ? { 404: 'There is no such record' } : {}),
+    ...(method === 'post'
+      ? { 409: 'The record exists, or a request with this Idempotency-Key is being carried out' }
+      : {}),
+    413: 'The body is too large',
+    ...(takesBody ? { 415: 'The body is not application/json' } : {}),
+    422: 'Fields cannot be accepted, or the Idempotency-Key was used for another request; data.errors names each of them',
+    500: 'A failure that nobody foresaw',
+    503: 'The database is away. What was not answered with success may have been done all the same: repeat it under its Idempotency-Key',
+  };
+}
+
+function listsByRecord(schema: DescribedRoute['schema']): boolean {
+  const query = schema?.querystring as { properties?: object } | undefined;
+  return query?.properties !== undefined && 'up_to' in query.properties;
+}

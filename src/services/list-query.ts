@@ -1,0 +1,46 @@
+import Type, { type Static, type TSchema } from 'typebox';
+import type { Problem } from '../rest/envelope.js';
+import { momentIn } from '../rest/moment.js';
+import { Refusal } from '../rest/refusal.js';
+
+const millisecondsOfDay = 86_400_000;
+
+const when = Type.String({
+  pattern:
+    /^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?(?:Z|[+-][0-9]{2}:[0-9]{2}))?$/,
+  description: 'a date, such as 2026-01-31, or a date and time with its zone, such as 2026-01-31T12:00:00Z',
+});
+
+/** The parameters that choose records by the moment at which they were made; both ends belong to it. */
+export const createdQuery = { from: Type.Optional(when), to: Type.Optional(when) };
+
+/**
+ * The parameter by which a list is read page by page while records are added to it: only the record that it names and
+ * those made before it, so that what comes later moves nothing from one page to the next.
+ */
+export function upTo<Schema extends TSchema>(ids: Schema): Schema {
+  return ids;
+}
+
+/** The first and the last moment, in milliseconds since 1970. */
+export interface CreatedRange {
+  readonly from: number | null;
+  readonly to: number | null;
+}
+
+/**
+ * Reads from when to when records are asked for. A date is that day in UTC, the whole of it.
+ * @throws Refusal for a day that no calendar has
+ */
+export function createdRangeOf({ from, to }: Partial<Record<'from' | 'to', Static<typeof when>>>): CreatedRange {
+  return { from: edgeIn('from', from, 0), to: edgeIn('to', to, millisecondsOfDay - 1) };
+}
+
+function edgeIn(path: string, text: string | undefined, restOfDay: number): number | null {
+  if (text === undefined) return null;
+  const isDay = !text.includes('T');
+  const edge = momentIn(isDay ? `${text}T00:00:00Z` : text);
+  const problem: Problem = { path, message: `${path} must be a date that there is` };
+  if (edge === null) throw Refusal.invalid([problem]);
+  return isDay ? edge + restOfDay : edge;
+}

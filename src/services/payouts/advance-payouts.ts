@@ -1,0 +1,124 @@
+import type { Selectable } from 'kysely';
+import { ulid } from 'ulid';
+import type { Logger } from '../../rest/answer-errors.js';
+import type { RouteContext } from '../routes.js';
+import type { ServicesDatabase } from '../services-database.js';
+import type { ServicesTables } from '../tables.js';
+import { endDebits, recordTransaction } from '../transactions/repository.js';
+import { creditWallet } from '../wallets/repository.js';
+import { bankOutcomeOf, type BankOptions } from './simulated-bank.js';
+
+type PayoutRow = Selectable<ServicesTables['payouts']>;
+
+/** What moves payouts. */
+export type AdvanceContext = Pick<RouteContext, 'database' | 'clock' | 'bank'> & {
+  readonly logger?: Logger | undefined;
+};
+
+const batch = 100;
+/** After which another process may ask the bank again, where the one that was at it has died. */
+const claimMilliseconds = 30_000;
+
+/**
+ * Moves the payouts whose time has come a step on: to the bank, or to their end.
+ * @returns true where there may be more of them
+ */
+export async function advancePayouts(context: AdvanceContext): Promise<boolean> {
+  const { database, clock, bank } = context;
+  const now = clock.now();
+  // What has just gone to the bank is not due before its next delay, were it none.
+  const processed = await takeDue(database, 'processing', now, now + claimMilliseconds);
+  const taken = await takeDue(database, 'pending', now, now + bank.delayMilliseconds);
+  const paid: PayoutRow[] = [];
+  for (const payout of processed) {
+    const outcome = outcomeOf(bank, payout);
+    if (outcome.status === 'successful') paid.push(payout);
+    else await giveBack(context, payout, outcome.reason);
+  }
+  await endPaid(database, paid, clock.now());
+  return Math.max(processed.length, taken.length) === batch || (taken.length > 0 && bank.delayMilliseconds === 0);
+}
+
+/** Takes due payouts of one state for processing. A process that comes second finds them due later, and leaves them. */
+function takeDue(database: ServicesDatabase, status: 'pending' | 'processing', now: number, dueAt: number) {
+  const due = database
+    .selectFrom('payouts')
+    .select('id')
+    .where('due_at', '<=', now)
+    .where('status', '=', status)
+    .orderBy('due_at')
+    .orderBy('sequence')
+    .limit(batch);
+  return database
+    .updateTable('payouts')
+    .set({ status: 'processing', due_at: dueAt, ...(status === 'pending' ? { updated_at: now } : {}) })
+    .where('id', 'in', due)
+    .where('due_at', '<=', now)
+    .where('status', '=', status)
+    .returningAll()
+    .execute();
+}
+
+function outcomeOf(bank: BankOptions, { destination_account_number: destinationAccountNumber, recipient }: PayoutRow) {
+  return bankOutcomeOf(bank, { destinationAccountNumber, recipient });
+}
+
+/** Ends payouts that have arrived, together: nothing but their states changes. */
+async function endPaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: number): Promise<void> {
+  if (payouts.length === 0) return;
+  await database.transaction().execute(async (transaction) => {
+    const ended = await transaction
+      .updateTable('payouts')
+      .set({ status: 'successful', due_at: null, updated_at: now })
+      .where(
+        'id',
+        'in',
+        payouts.map(({ id }) => id),
+      )
+      .where('status', '=', 'processing')
+      .returning('id')
+      .execute();
+    await endDebits(
+      transaction,
+      ended.map(({ id }) => id),
+      'successful',
+    );
+  });
+}
+
+/** One payout that cannot be given back must not hold up the others; it comes up again when its claim has ended. */
+async function giveBack({ database, clock, logger }: AdvanceContext, payout: PayoutRow, reason: string): Promise<void> {
+  try {
+    await endFailed(database, payout, reason, clock.now());
+  } catch (error) {
+    logger?.error({ err: error, payout: payout.id }, 'a payout could not be settled; it is tried again');
+  }
+}
+
+/**
+ * Ends a payout that has failed, and puts the money back: all of it or nothing. Only the first to come finds it processing,
+ * so that it ends once and is refunded once.
+ */
+export function endFailed(database: ServicesDatabase, payout: PayoutRow, reason: string, now: number): Promise<void> {
+  const { id, amount, currency, wallet_id: walletId, merchant_id: merchantId, environment } = payout;
+  const tenant = { merchantId, environment };
+  return database.transaction().execute(async (transaction) => {
+    const { numUpdatedRows } = await transaction
+      .updateTable('payouts')
+      .set({ status: 'failed', failure_reason: reason, due_at: null, updated_at: now })
+      .where('id', '=', id)
+      .where('status', '=', 'processing')
+      .executeTakeFirst();
+    if (numUpdatedRows === 0n) return;
+    await endDebits(transaction, [id], 'reversed');
+    const balanceAfter = await creditWallet(transaction, tenant, walletId, amount);
+    const refund = {
+      type: 'credit',
+      status: 'successful',
+      payoutId: id,
+      reference: ulid(now),
+      createdAt: now,
+    } as const;
+    await recordTransaction(transaction, tenant, { ...refund, walletId, amount, currency, balanceAfter });
+  });
+}

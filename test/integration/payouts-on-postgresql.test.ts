@@ -1,0 +1,214 @@
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
+import net from 'node:net';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { Agent, request } from 'undici';
+import { openServicesDatabase, type ServicesDatabase } from '../../src/services/services-database.js';
+import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
+import { liveKey, startTestGateway } from '../http/harness.js';
+import { addWallet, bankPayout, patient } from '../services/services-fixture.js';
+
+/** How many payouts there are in each race; `npm run soak:payouts` makes it 10,000. */
+const count = Number(process.env.PAYOUTS ?? 240);
+const amount = 70;
+const merchant = { merchantId: 'm_1', environment: 'live' } as const;
+const main = path.resolve('dist/cli/main.js');
+const retryMilliseconds = 50;
+const longestMilliseconds = 1_500_000;
+t.setTimeout(longestMilliseconds);
+
+/** The services as a process that can be killed, behind a port that stays. */
+async function startServices(t: Test, databaseUrl: string) {
+  const directory = t.testdir();
+  const config = path.join(directory, 'config.yaml');
+  await writeFile(
+    config,
+    `services:
+  listen: { port: 0 }
+  database: { url: "${databaseUrl}", connectTimeoutSeconds: 60, statementTimeoutSeconds: 600 }
+  bank: { delaySeconds: 1 }
+`,
+  );
+  const running: { child: ChildProcess | null; port: number } = { child: null, port: 0 };
+  t.teardown(() => running.child?.kill('SIGKILL'));
+  const door = net.createServer((socket) => {
+    const through = net.connect(running.port, '127.0.0.1');
+    for (const [one, other] of [
+      [socket, through],
+      [through, socket],
+    ] as const) {
+      one.pipe(other);
+      one.on('error', () => other.destroy());
+      one.on('close', () => other.destroy());
+    }
+  });
+  door.listen(0, '127.0.0.1');
+  await once(door, 'listening');
+  t.teardown(() => door.close());
+
+  async function start(): Promise<void> {
+    const child = spawn(process.execPath, [main, 'services', '--config', config], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    running.child = child;
+    running.port = await new Promise<number>((resolve, reject) => {
+      let log = '';
+      child.stderr.on('data', (chunk: Buffer) => {
+        log = (log + chunk.toString()).slice(-10_000);
+        const port = /"url":"http:\/\/127\.0\.0\.1:(\d+)"/.exec(log)?.[1];
+        if (port !== undefined) resolve(Number(port));
+      });
+      child.once('exit', () => {
+        reject(new Error(`the services ended: ${log}`));
+      });
+    });
+  }
+  async function kill(): Promise<void> {
+    const { child } = running;
+    if (child === null) return;
+    const exited = once(child, 'exit');
+    child.kill('SIGKILL');
+    await exited;
+  }
+  await start();
+  return { url: `http://127.0.0.1:${(door.address() as AddressInfo).port}`, start, kill };
+}
+
+/** What the books say of a wallet, once no payout is under way. */
+async function booksOf(database: ServicesDatabase, walletId: string) {
+  const { balance } = await database
+    .selectFrom('wallets')
+    .select('balance')
+    .where('id', '=', walletId)
+    .executeTakeFirstOrThrow();
+  const movements = await database
+    .selectFrom('transactions')
+    .select(['type', 'amount', 'balance_after', 'payout_id'])
+    .where('wallet_id', '=', walletId)
+    .orderBy('id')
+    .execute();
+  let sum = 0;
+  const isChain = movements.every(
+    (one) => (sum += one.type === 'credit' ? one.amount : -one.amount) === one.balance_after,
+  );
+  const payouts = await database
+    .selectFrom('payouts')
+    .select('id')
+    .where('wallet_id', '=', walletId)
+    .orderBy('sequence')
+    .execute();
+  const debited = movements.flatMap(({ payout_id }) => (payout_id === null ? [] : [payout_id]));
+  return {
+    balance,
+    sum,
+    isChain,
+    least: Math.min(...movements.map((one) => one.balance_after)),
+    payouts: payouts.map(({ id }) => id),
+    isDebitedOnceEach: debited.length === payouts.length && new Set(debited).size === payouts.length,
+  };
+}
+
+t.test('payouts race for the money of one wallet, through the gateway, on PostgreSQL', postgresAlone, async (t) => {
+  const databaseUrl = await createPostgresDatabase(t);
+  const services = await startServices(t, databaseUrl);
+  const database = await openServicesDatabase({ url: databaseUrl, pool: patient });
+  t.teardown(() => database.destroy());
+  const upstream = { url: services.url, timeoutSeconds: 600, maxInFlight: 1024 };
+  const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
+  const gateway = await startTestGateway(t, { config: { upstreams } });
+  const agent = new Agent({ connect: { ca: gateway.ca }, connections: 128, headersTimeout: 0, bodyTimeout: 0 });
+  t.teardown(() => agent.destroy());
+
+  async function pay(walletId: string, key: string | null): Promise<{ status: number; body: string }> {
+    const { statusCode, body } = await request(`https://127.0.0.1:${gateway.https}/v1/dev/payouts`, {
+      method: 'POST',
+      dispatcher: agent,
+      headers: {
+        ...{ 'x-api-key': liveKey, 'content-type': 'application/json' },
+        ...(key === null ? {} : { 'idempotency-key': key }),
+      },
+      body: JSON.stringify(bankPayout(walletId, { amount })),
+    });
+    return { status: statusCode, body: await body.text() };
+  }
+
+  /** As a merchant does who has a key: again, until there is an answer that is one. */
+  async function payUntilAnswered(walletId: string, key: string): Promise<{ status: number; body: string }> {
+    for (;;) {
+      const answer = await pay(walletId, key).catch(() => null);
+      if (answer !== null && answer.status !== 409 && answer.status < 500) return answer;
+      await wait(retryMilliseconds);
+    }
+  }
+
+  const funded = Math.floor(count / 2);
+  const emptied = { balance: 0, sum: 0, isChain: true, least: 0, isDebitedOnceEach: true };
+  const rate = (name: string, since: number, answers: number) => {
+    const seconds = (Date.now() - since) / 1000;
+    t.comment(`${name}: ${answers} answers in ${seconds.toFixed(1)} s, ${Math.round(answers / seconds)} a second`);
+  };
+
+  await t.test(`${count} at once, money for ${funded}`, async (t) => {
+    const walletId = await addWallet(database, merchant, { balance: funded * amount });
+    const since = Date.now();
+    const answers = await Promise.all(Array.from({ length: count }, () => pay(walletId, null)));
+    rate('without keys', since, count);
+    t.equal(answers.filter(({ status }) => status === 201).length, funded);
+    const refused = answers.filter(({ status }) => status === 422);
+    t.equal(refused.length, count - funded);
+    t.ok(refused.every(({ body }) => body.includes('"message":"Insufficient wallet balance"')));
+    const { payouts, ...books } = await booksOf(database, walletId);
+    t.same(books, emptied);
+    t.equal(payouts.length, funded);
+  });
+
+  await t.test(
+    'the same under keys, a third sent twice, with the services killed and restarted meanwhile',
+    async (t) => {
+      const walletId = await addWallet(database, merchant, { balance: funded * amount });
+      const since = Date.now();
+      let answered = 0;
+      const send = async (index: number) => {
+        const answer = await payUntilAnswered(walletId, `payout-${index}`);
+        answered += 1;
+        return answer;
+      };
+      const first = Array.from({ length: count }, (_, index) => send(index));
+      const again = Array.from({ length: Math.floor(count / 3) }, (_, index) => send(index));
+      while (answered < count / 4) await wait(1);
+      await services.kill();
+      const answeredBefore = answered;
+      await services.start();
+      const answers = await Promise.all(first);
+      const repeated = await Promise.all(again);
+      rate('with keys, a third twice, one kill', since, answers.length + repeated.length);
+      t.ok(answeredBefore < answers.length, 'it was killed in the middle');
+
+      const made = answers.filter(({ status }) => status === 201);
+      t.equal(made.length, funded);
+      t.equal(answers.filter(({ status }) => status === 422).length, count - funded);
+      t.same(repeated, answers.slice(0, repeated.length), 'a key has one answer');
+      const { payouts, ...books } = await booksOf(database, walletId);
+      t.same(books, emptied);
+      const told = made.map(({ body }) => (JSON.parse(body) as { data: { id: string } }).data.id);
+      t.same(told.toSorted(), payouts.toSorted(), 'no payout is lost, and none was made twice');
+    },
+  );
+
+  await t.test('what was paid before the kill and after it comes to its end', async (t) => {
+    const open = () =>
+      database
+        .selectFrom('payouts')
+        .select((it) => it.fn.countAll<number>().as('count'))
+        .where('status', 'in', ['pending', 'processing'])
+        .executeTakeFirstOrThrow();
+    while ((await open()).count > 0) await wait(retryMilliseconds);
+    const ended = await database.selectFrom('payouts').select('status').distinct().execute();
+    t.same(ended, [{ status: 'successful' }]);
+  });
+});

@@ -1,0 +1,109 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+import t from 'tap';
+import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
+import { addWallet, balanceOf, bankPayout, identityOf, merchantA, servicesFixture } from './services-fixture.js';
+
+/** A way to PostgreSQL that a test can cut, or let nothing pass. */
+async function doorTo(t: { teardown(end: () => unknown): void }, target: URL) {
+  const pairs = new Set<readonly [Socket, Socket]>();
+  const state = { isCut: false, isStuck: false };
+  const server = net.createServer((socket) => {
+    if (state.isCut) {
+      socket.destroy();
+      return;
+    }
+    const through = net.connect(Number(target.port === '' ? 5432 : target.port), target.hostname);
+    const pair = [socket, through] as const;
+    pairs.add(pair);
+    for (const [one, other] of [pair, pair.toReversed() as [Socket, Socket]]) {
+      one.on('data', (chunk: Buffer) => {
+        if (!state.isStuck) other.write(chunk);
+      });
+      one.on('error', () => other.destroy());
+      one.on('close', () => other.destroy());
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const dropAll = () => {
+    for (const pair of pairs) for (const socket of pair) socket.destroy();
+    pairs.clear();
+  };
+  t.teardown(() => {
+    dropAll();
+    server.close();
+  });
+  const url = new URL(target);
+  url.hostname = '127.0.0.1';
+  url.port = String((server.address() as AddressInfo).port);
+  return {
+    url: url.href,
+    open: () => Object.assign(state, { isCut: false, isStuck: false }),
+    stick: () => Object.assign(state, { isStuck: true }),
+    cut: () => {
+      state.isCut = true;
+      dropAll();
+    },
+  };
+}
+
+t.test(
+  'a database that is away is a 503 with retry-after, and never a request that hangs',
+  postgresAlone,
+  async (t) => {
+    const direct = await createPostgresDatabase(t);
+    const { database } = await servicesFixture(t, { url: direct });
+    const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    const door = await doorTo(t, new URL(direct));
+    const pool = { maxConnections: 2, connectTimeoutSeconds: 2, statementTimeoutSeconds: 1 };
+    const { app, logged } = await servicesFixture(t, { url: door.url, pool });
+
+    const ask = async (method: 'GET' | 'POST', url: string, key = 'k') => {
+      const headers = { ...identityOf(merchantA), 'content-type': 'application/json', 'idempotency-key': key };
+      const body = method === 'GET' ? {} : { payload: JSON.stringify(bankPayout(walletId)) };
+      const answer = await app.inject({ method, url, headers, ...body });
+      return { status: answer.statusCode, body: answer.json<object>(), retry: answer.headers['retry-after'] };
+    };
+    const unavailable = { success: false, message: 'Service unavailable', data: null };
+    const away = { status: 503, body: unavailable, retry: '1' };
+    /** The pool may hold connections that are broken already. */
+    const untilBack = async () => {
+      while ((await ask('GET', '/dev/wallets')).status !== 200);
+    };
+    await untilBack();
+
+    await t.test('cut off', async (t) => {
+      door.cut();
+      t.same(await ask('GET', '/transactions'), away);
+      t.same(await ask('POST', '/dev/payouts'), away);
+      t.match(logged.at(-1)?.details, { err: /^DatabaseError: The PostgreSQL database \S+ at \S+ cannot be used: / });
+      t.equal((await app.inject('/livez')).statusCode, 200);
+      t.equal((await app.inject('/readyz')).statusCode, 503);
+      door.open();
+      await untilBack();
+      t.equal((await app.inject('/readyz')).statusCode, 200);
+      t.equal(await balanceOf(database, walletId), 1000);
+    });
+
+    await t.test('silent', async (t) => {
+      door.stick();
+      t.same(await Promise.all([1, 2, 3].map(() => ask('GET', '/transactions'))), [away, away, away]);
+      t.same(await ask('POST', '/dev/payouts'), away);
+      door.open();
+      await untilBack();
+      t.equal(await balanceOf(database, walletId), 1000);
+    });
+
+    await t.test('busy for too long with something else', async (t) => {
+      await database.transaction().execute(async (transaction) => {
+        await transaction.updateTable('wallets').set({ balance: 1000 }).execute();
+        t.same(await ask('POST', '/dev/payouts'), away);
+      });
+      t.equal((await ask('POST', '/dev/payouts')).status, 201, 'the same request once it is free');
+      t.equal((await ask('POST', '/dev/payouts')).status, 201);
+      t.equal(await balanceOf(database, walletId), 900, 'and it was carried out once');
+    });
+  },
+);

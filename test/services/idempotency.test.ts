@@ -1,0 +1,204 @@
+import t from 'tap';
+import { forgetOldAnswers } from '../../src/services/idempotency/repository.js';
+import type { Tenant } from '../../src/services/identity.js';
+import { tryLock } from '../../src/database/try-lock.js';
+import { until } from '../registry/manual-time.js';
+import { createPostgresDatabase, onEachDatabase, postgresAlone } from '../database/each-database.js';
+import {
+  addWallet,
+  balanceOf,
+  bankPayout,
+  ledgerSum,
+  merchantA,
+  merchantB,
+  onEachServices,
+  sandboxOfA,
+  servicesFixture,
+  identityOf,
+  type ServicesUnderTest,
+} from './services-fixture.js';
+
+const day = 24 * 60 * 60 * 1000;
+
+/** Sends under a key; resolves with what came, byte for byte. */
+async function send(
+  { app }: ServicesUnderTest,
+  key: string,
+  body: object,
+  url = '/dev/payouts',
+  tenant: Tenant = merchantA,
+) {
+  const headers = { ...identityOf(tenant), 'content-type': 'application/json', 'idempotency-key': key };
+  const answer = await app.inject({ method: 'POST', url, headers, payload: JSON.stringify(body) });
+  return { status: answer.statusCode, body: answer.body, replayed: answer.headers['idempotency-replayed'] };
+}
+
+onEachServices('the same key and body have the same answer once more, and no second effect', async (t, services) => {
+  const { database } = services;
+  const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
+  const routes: [url: string, body: Record<string, unknown>][] = [
+    ['/dev/payouts', bankPayout(walletId)],
+    ['/payouts', { amount: 100, currency: 'NGN', recipient: '+2348012345678' }],
+    ['/dev/customers', { email: 'ada@example.com', firstName: 'Ada', lastName: 'Obi' }],
+  ];
+  for (const [index, [url, body]] of routes.entries()) {
+    const first = await send(services, `key-${index}`, body, url);
+    t.equal(first.status, 201, url);
+    t.equal(first.replayed, undefined);
+    const reordered = Object.fromEntries(Object.entries(body).toReversed());
+    for (const again of [body, reordered]) {
+      t.same(await send(services, `key-${index}`, again, url), { ...first, replayed: 'true' }, url);
+    }
+    t.match(
+      await send(services, `other-${index}`, body, url),
+      { status: index === 2 ? 409 : 201 },
+      'another key is another request',
+    );
+  }
+  t.equal(await balanceOf(database, walletId), 600);
+  t.equal(await ledgerSum(database, walletId), 600);
+});
+
+onEachServices('a key that was used for another body or another route is refused', async (t, services) => {
+  const { database } = services;
+  const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
+  await send(services, 'k', bankPayout(walletId));
+  const message = 'This Idempotency-Key was used for another request: give each request a key of its own';
+  const refused = { success: false, message, data: { errors: [{ path: 'Idempotency-Key', message }] } };
+  for (const [url, body] of [
+    ['/dev/payouts', bankPayout(walletId, { amount: 101 })],
+    ['/dev/payouts', bankPayout(walletId, { remarks: undefined })],
+    ['/payouts', { amount: 100, currency: 'NGN', recipient: '+2348012345678' }],
+  ] as const) {
+    const answer = await send(services, 'k', body, url);
+    t.same({ status: answer.status, body: JSON.parse(answer.body) as object }, { status: 422, body: refused });
+  }
+  t.equal(await balanceOf(database, walletId), 900);
+});
+
+onEachServices('keys of merchants and environments do not meet', async (t, services) => {
+  const { database } = services;
+  for (const tenant of [merchantA, merchantB, sandboxOfA]) {
+    const walletId = await addWallet(database, tenant, { balance: 1000 });
+    const answer = await send(services, 'same', bankPayout(walletId), '/dev/payouts', tenant);
+    t.equal(answer.status, 201);
+    t.match(JSON.parse(answer.body), { data: { walletId } });
+    t.equal(await balanceOf(database, walletId), 900);
+  }
+});
+
+onEachServices(
+  'a refusal that came of the records is kept; one of the form of a request is not',
+  async (t, services) => {
+    const { database } = services;
+    const walletId = await addWallet(database, merchantA, { balance: 50 });
+    const poor = await send(services, 'poor', bankPayout(walletId));
+    t.match(poor, { status: 422, body: /Insufficient wallet balance/ });
+    await database.updateTable('wallets').set({ balance: 1000 }).execute();
+    t.same(
+      await send(services, 'poor', bankPayout(walletId)),
+      { ...poor, replayed: 'true' },
+      'also once there is money',
+    );
+    t.equal((await send(services, 'new', bankPayout(walletId))).status, 201);
+
+    t.equal((await send(services, 'wrong', bankPayout(walletId, { amount: 0 }))).status, 422);
+    t.equal((await send(services, 'wrong', bankPayout(walletId))).status, 201, 'the corrected one under the same key');
+  },
+);
+
+onEachServices(
+  'of many at once under one key one is carried out, and the others are told so at once',
+  async (t, services) => {
+    const { database } = services;
+    const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    const refused: object[] = [];
+    const sent = await database.transaction().execute(async (transaction) => {
+      // Whoever comes first has to wait for this wallet, or for all of an SQLite database.
+      await transaction.updateTable('wallets').set({ balance: 1000 }).execute();
+      const all = Array.from({ length: 20 }, async () => {
+        const answer = await send(services, 'k', bankPayout(walletId));
+        if (answer.status === 409) refused.push(answer);
+        return answer;
+      });
+      await until(() => refused.length === 19);
+      return all;
+    });
+    const answers = await Promise.all(sent);
+    t.same(answers.filter(({ status }) => status === 201).length, 1);
+    for (const answer of refused) t.match(answer, { body: /still being carried out: try again/ });
+    t.equal(await balanceOf(database, walletId), 900);
+  },
+);
+
+t.test(
+  'PostgreSQL: a request that another process carries out is not carried out here as well',
+  postgresAlone,
+  async (t) => {
+    const url = await createPostgresDatabase(t);
+    const services = await servicesFixture(t, { url });
+    const walletId = await addWallet(services.database, merchantA, { balance: 1000 });
+    await services.database.transaction().execute(async (transaction) => {
+      t.ok(await tryLock(transaction, JSON.stringify([merchantA.merchantId, merchantA.environment, 'k'])));
+      t.match(await send(services, 'k', bankPayout(walletId)), { status: 409 });
+      t.match(await send(services, 'other', bankPayout(walletId)), { status: 201 });
+    });
+    t.match(await send(services, 'k', bankPayout(walletId)), { status: 201, replayed: undefined });
+    t.equal(await balanceOf(services.database, walletId), 800);
+  },
+);
+
+onEachDatabase('nothing of a payout stays where its answer cannot be kept', async (t, url) => {
+  const services = await servicesFixture(t, { url });
+  const { database } = services;
+  const walletId = await addWallet(database, merchantA, { balance: 1000 });
+  await database.schema.alterTable('answers').renameColumn('body', 'elsewhere').execute();
+  t.equal((await send(services, 'k', bankPayout(walletId))).status, 500);
+  t.equal(await balanceOf(database, walletId), 1000, 'the money is there');
+  await database.schema.alterTable('answers').renameColumn('elsewhere', 'body').execute();
+  t.match(await send(services, 'k', bankPayout(walletId)), { status: 201, replayed: undefined });
+  t.equal(await balanceOf(database, walletId), 900);
+});
+
+onEachDatabase('an answer outlives the process that gave it', async (t, url) => {
+  const first = await servicesFixture(t, { url });
+  const walletId = await addWallet(first.database, merchantA, { balance: 1000 });
+  const given = await send(first, 'k', bankPayout(walletId));
+  const second = await servicesFixture(t, { url });
+  t.same(await send(second, 'k', bankPayout(walletId)), { ...given, replayed: 'true' });
+  t.equal(await balanceOf(second.database, walletId), 900);
+});
+
+onEachServices('an answer is kept for 24 hours, then forgotten', async (t, services) => {
+  const { clock, database, pass } = services;
+  const walletId = await addWallet(database, merchantA, { balance: 1000 });
+  const first = await send(services, 'k', bankPayout(walletId));
+  await pass(day - 120_000);
+  t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' });
+  t.equal(await forgetOldAnswers(database, clock.now()), false);
+  t.equal((await database.selectFrom('answers').selectAll().execute()).length, 1);
+  await pass(120_000);
+  const later = await send(services, 'k', bankPayout(walletId));
+  t.equal(later.replayed, undefined, 'what is too old does not count, swept or not');
+  t.not(later.body, first.body);
+  await pass(day);
+  await forgetOldAnswers(database, clock.now());
+  t.same(await database.selectFrom('answers').selectAll().execute(), []);
+});
+
+t.test('a key is one visible word of at most 255 characters', async (t) => {
+  const services = await servicesFixture(t);
+  const walletId = await addWallet(services.database, merchantA, { balance: 1000 });
+  const message = 'Idempotency-Key must be given once, and be 1 to 255 visible ASCII characters without spaces';
+  for (const key of ['', ' ', 'a b', 'a, b', 'k'.repeat(256), 'k\u00e9', '\u007f']) {
+    const answer = await send(services, key, bankPayout(walletId));
+    t.equal(answer.status, 422, JSON.stringify(key));
+    t.same(JSON.parse(answer.body), {
+      ...{ success: false, message },
+      data: { errors: [{ path: 'Idempotency-Key', message }] },
+    });
+  }
+  t.equal(await balanceOf(services.database, walletId), 1000);
+  t.equal((await send(services, 'k'.repeat(255), bankPayout(walletId))).status, 201);
+  t.equal((await send(services, '"~!#\'', bankPayout(walletId))).status, 201);
+});

@@ -1,0 +1,229 @@
+import { readFileSync } from 'node:fs';
+import { inspect } from 'node:util';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import t from 'tap';
+import { Agent, request } from 'undici';
+import { parse } from 'yaml';
+import { run } from '../../src/cli/run.js';
+import { systemTimers } from '../../src/cli/system-clock.js';
+import { startServices } from '../../src/services/start-services.js';
+import { liveKey, startTestGateway } from '../http/harness.js';
+import { addWallet } from './services-fixture.js';
+
+interface Schema {
+  readonly enum?: readonly unknown[];
+  readonly examples?: readonly unknown[];
+  readonly required?: readonly string[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly anyOf?: readonly Schema[];
+  readonly pattern?: string;
+}
+
+interface Operation {
+  readonly operationId: string;
+  readonly parameters: readonly { readonly name: string; readonly in: string; readonly schema: Schema }[];
+  readonly requestBody?: { readonly content: { readonly 'application/json': { readonly schema: Schema } } };
+  readonly responses: Readonly<Record<string, object>>;
+}
+
+interface Description {
+  readonly openapi: string;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+}
+
+const committed = readFileSync('docs/openapi.yaml', 'utf8');
+const description = parse(committed) as Description;
+const merchant = { merchantId: 'm_1', environment: 'live' } as const;
+
+/** The description as a schema in which no object has fields that are not described. */
+const closed = JSON.parse(JSON.stringify(description), (_, value: unknown) => {
+  const isObject = typeof value === 'object' && value !== null && 'properties' in value && 'type' in value;
+  return isObject ? { ...value, additionalProperties: false } : value;
+}) as object;
+const dateTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+const ajv = new Ajv2020({ strict: false, formats: { 'date-time': dateTime } });
+ajv.addSchema({ ...closed, $id: 'api' });
+
+/** The check of what stands at this place of the description. */
+function checkAt(...place: string[]) {
+  const pointer = place.map((part) => part.replaceAll('~', '~0').replaceAll('/', '~1')).join('/');
+  const check = ajv.compile({ $ref: `api#/${encodeURI(pointer)}` });
+  return (value: unknown): string | null => (check(value) ? null : ajv.errorsText(check.errors));
+}
+
+t.test('the committed description is what the code says of itself', async (t) => {
+  let printed = '';
+  const io = { out: (text: string) => void (printed += text), err: () => undefined };
+  t.equal(await run(['openapi'], io), 0);
+  t.equal(printed, committed, 'otherwise: npm run openapi');
+  printed = '';
+  await run(['openapi', '--json'], io);
+  t.same(JSON.parse(printed), description);
+  const ids = Object.values(description.paths).flatMap((methods) =>
+    Object.values(methods).map((one) => one.operationId),
+  );
+  t.equal(new Set(ids).size, ids.length, 'each operation has a name of its own');
+});
+
+t.test('requests and answers are as they are described, through the gateway', async (t) => {
+  const services = await startServices({
+    ...{ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', timers: systemTimers, assertions: null },
+    clock: { now: () => Date.now() },
+    bank: { delayMilliseconds: 3_600_000, failingAccounts: [] },
+  });
+  t.teardown(() => services.close());
+  const walletId = await addWallet(services.database, merchant, { balance: 100_000_000, isDefault: true });
+  const upstream = { url: services.url };
+  const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
+  const gateway = await startTestGateway(t, { config: { upstreams } });
+  const agent = new Agent({ connect: { ca: gateway.ca } });
+  t.teardown(() => agent.destroy());
+
+  const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ path, method, operation, name: `${method} ${path}` })),
+  );
+  type Described = (typeof operations)[number];
+  interface Sent {
+    readonly id?: string;
+    readonly query?: Readonly<Record<string, string>>;
+    readonly body?: unknown;
+    readonly payload?: string;
+    readonly headers?: Readonly<Record<string, string>>;
+  }
+  const seen = new Map<string, number>();
+
+  /** Sends a request, and holds its answer against the description. */
+  async function send(
+    { path, method, operation, name }: Described,
+    sent: Sent,
+  ): Promise<{ status: number; body: Answer }> {
+    const query = new URLSearchParams(sent.query).toString();
+    const target = path.replace('{id}', sent.id ?? '') + (query === '' ? '' : `?${query}`);
+    const payload = sent.body === undefined ? sent.payload : JSON.stringify(sent.body);
+    const answer = await request(`https://127.0.0.1:${gateway.https}/v1${target}`, {
+      method: method.toUpperCase() as 'GET',
+      dispatcher: agent,
+      headers: {
+        'x-api-key': liveKey,
+        ...(payload === undefined ? {} : { 'content-type': 'application/json' }),
+        ...sent.headers,
+      },
+      ...(payload === undefined ? {} : { body: payload }),
+    });
+    const body = (await answer.body.json()) as Answer;
+    const status = answer.statusCode;
+    seen.set(`${name} ${status}`, (seen.get(`${name} ${status}`) ?? 0) + 1);
+    const what = `${name} ${JSON.stringify(sent).slice(0, 120)} ${status}`;
+    const response = operation.responses[status];
+    if (response === undefined) throw new Error(`${what} is not described`);
+    const place =
+      '$ref' in response
+        ? String(response.$ref).split('/').slice(1)
+        : ['paths', path, method, 'responses', String(status)];
+    const problem = checkAt(...place, 'content', 'application/json', 'schema')(body);
+    if (problem !== null) throw new Error(`${what}: ${problem}`);
+    return { status, body };
+  }
+  interface Answer {
+    readonly message: string;
+    readonly data: { readonly id?: string; readonly errors?: readonly { readonly path: string }[] } | null;
+  }
+
+  let people = 0;
+  const bodyOf = ({ operation }: Described): Record<string, unknown> => {
+    const { properties = {} } = operation.requestBody?.content['application/json'].schema ?? {};
+    const examples = Object.entries(properties).map(([name, one]) => [
+      name,
+      (one.examples ?? one.anyOf?.[0]?.examples)?.[0],
+    ]);
+    const body = Object.fromEntries(examples) as Record<string, unknown>;
+    if ('walletId' in body) body.walletId = walletId;
+    if ('email' in body) body.email = `ada${(people += 1)}@example.com`;
+    return body;
+  };
+  const named = (name: string) => operations.find((one) => one.name === name) ?? operations[0];
+  const made = async (name: string) => {
+    const operation = named(name);
+    return operation === undefined ? '' : String((await send(operation, { body: bodyOf(operation) })).body.data?.id);
+  };
+  const ids: Readonly<Record<string, string>> = {
+    payouts: await made('post /dev/payouts'),
+    customers: await made('post /dev/customers'),
+    wallets: walletId,
+    transactions: '1',
+  };
+  const idOf = ({ path }: Described): string => ids[path.split('/').at(path.endsWith('}') ? -2 : -1) ?? ''] ?? '';
+  // What it is asked of last must still be there.
+  const inOrder = operations.toSorted(
+    (one, other) => Number(one.method === 'delete') - Number(other.method === 'delete'),
+  );
+
+  for (const one of inOrder) {
+    const { path, method, operation } = one;
+    const id = idOf(one);
+    const takesBody = operation.requestBody !== undefined;
+    const valid = (): Sent => (takesBody ? { id, body: bodyOf(one) } : { id });
+    const success = operation.responses['201'] === undefined ? 200 : 201;
+    if (method !== 'delete') t.equal((await send(one, valid())).status, success, one.name);
+
+    t.equal((await send(one, { ...valid(), headers: { 'x-api-key': 'svc_live_wrong' } })).status, 401);
+    if (path.includes('{id}')) t.equal((await send(one, { ...valid(), id: '0' })).status, 404);
+    for (const { name, in: place, schema } of operation.parameters.filter((parameter) => parameter.in === 'query')) {
+      const check = ajv.compile(schema);
+      for (const value of [
+        ...(schema.enum ?? []),
+        ...(schema.examples ?? []),
+        '',
+        '0',
+        '1',
+        '101',
+        'x',
+        ' ',
+        '\u0000',
+      ]) {
+        const known = name === 'up_to' ? id : String(value);
+        const query = { [name]: check(value) ? known : String(value) };
+        const answer = await send(one, { id, query });
+        t.equal(answer.status, check(value) ? 200 : 422, `${one.name} ${place} ${name}=${JSON.stringify(value)}`);
+      }
+    }
+    t.equal((await send(one, { ...valid(), query: { unknown: '1' } })).status, 422);
+    if (!takesBody) continue;
+
+    const check = checkAt('paths', path, method, 'requestBody', 'content', 'application/json', 'schema');
+    t.equal(check(bodyOf(one)), null, 'the examples are right');
+    const values = [undefined, null, true, '', ' ', 'x', 'a\nb', 'x'.repeat(300), -1, 0, 1.5, '100', 2 ** 53, [], {}];
+    for (const field of [...Object.keys(bodyOf(one)), 'unknown']) {
+      for (const value of values) {
+        const body = { ...bodyOf(one), [field]: value };
+        const isRight = check(JSON.parse(JSON.stringify(body))) === null;
+        const answer = await send(one, { id, body });
+        const paths = answer.body.data?.errors?.map((error) => error.path);
+        const expected = isRight ? undefined : [field];
+        t.same(paths, expected, `${one.name} ${field}: ${inspect(value).slice(0, 20)}`);
+      }
+    }
+    t.equal((await send(one, { id, payload: '{"amount":1,"amount":2}' })).status, 400);
+    t.equal((await send(one, { id, payload: 'x', headers: { 'content-type': 'text/plain' } })).status, 415);
+    t.equal((await send(one, { id, payload: `"${'x'.repeat(1024 * 1024)}"` })).status, 413);
+    if (method !== 'post') continue;
+    const headers = { 'idempotency-key': one.name.replaceAll(' ', '-') };
+    const body = bodyOf(one);
+    t.same((await send(one, { body, headers })).body, (await send(one, { body, headers })).body);
+    t.equal((await send(one, { body: bodyOf({ ...one }), headers: { 'idempotency-key': 'a b' } })).status, 422);
+    const other = { ...body, ...('amount' in body ? { amount: 7 } : { lastName: 'Other' }) };
+    t.equal((await send(one, { body: other, headers })).status, 422);
+  }
+  const customers = named('post /dev/customers');
+  const removal = named('delete /dev/customers/{id}');
+  if (customers === undefined || removal === undefined) throw new Error('there are no operations');
+  const twice = bodyOf(customers);
+  await send(customers, { body: twice });
+  t.equal((await send(customers, { body: twice })).status, 409);
+  t.equal((await send(removal, { id: idOf(removal) })).status, 200);
+
+  for (const { name, operation } of operations) {
+    const success = operation.responses['201'] === undefined ? 200 : 201;
+    t.ok(seen.get(`${name} ${success}`), `${name} has succeeded`);
+  }
+});

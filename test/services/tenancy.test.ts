@@ -1,0 +1,100 @@
+import type { InjectOptions } from 'fastify';
+import { idempotencyKeyParameter } from '../../src/services/idempotency/idempotency-key.js';
+import {
+  addWallet,
+  balanceOf,
+  bankPayout,
+  merchantA,
+  merchantB,
+  onEachServices,
+  sandboxOfA,
+} from './services-fixture.js';
+
+const methods: NonNullable<InjectOptions['method']>[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+const nobodys: Readonly<Record<string, string>> = {
+  payouts: '00000000-0000-4000-8000-000000000000',
+  wallets: '00000000-0000-4000-8000-000000000000',
+  customers: '00000000-0000-4000-8000-000000000000',
+  transactions: '999999999',
+};
+
+onEachServices(
+  'another merchant, or the other environment, meets 404 for each id, on each route, by each method',
+  async (t, { app, call, database, openApi }) => {
+    const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
+    const idIn = ({ body }: { body: { data: unknown } }) => String((body.data as { id: unknown }).id);
+    const payout = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId) });
+    const person = { email: 'ada@example.com', firstName: 'Ada', lastName: 'Obi' };
+    const customer = await call(merchantA, 'POST', '/dev/customers', { body: person });
+    const [transaction] = (await call(merchantA, 'GET', '/transactions')).body.data as { id: number }[];
+    const ids: Readonly<Record<string, string>> = {
+      payouts: idIn(payout),
+      wallets: walletId,
+      customers: idIn(customer),
+      transactions: String(transaction?.id),
+    };
+    const paths = Object.keys(openApi().paths).filter((path) => path.includes('{id}'));
+    t.same(paths.toSorted(), [
+      '/dev/customers/{id}',
+      '/dev/payouts/{id}',
+      '/dev/transactions/{id}',
+      '/dev/wallets/{id}',
+      '/transactions/{id}',
+    ]);
+    const before = JSON.stringify(await everything());
+    for (const path of paths) {
+      const kind = path.split('/').at(-2) ?? '';
+      const urlOf = (id = '') => path.replace('{id}', id);
+      t.equal((await call(merchantA, 'GET', urlOf(ids[kind]))).status, 200, `${path} is there for its owner`);
+      for (const stranger of [merchantB, sandboxOfA]) {
+        for (const method of methods) {
+          const details = method === 'PATCH' ? { body: { firstName: 'Eve' } } : {};
+          const url = urlOf(ids[kind]);
+          if (method === 'HEAD') {
+            const headers = { 'x-merchant-id': stranger.merchantId, 'x-merchant-environment': stranger.environment };
+            t.equal((await app.inject({ method, url, headers })).statusCode, 404, `HEAD ${url}`);
+            continue;
+          }
+          const answer = await call(stranger, method, url, details);
+          t.equal(answer.status, 404, `${method} ${path}`);
+          t.same(answer, await call(stranger, method, urlOf(nobodys[kind]), details), 'as if nobody had it');
+        }
+      }
+    }
+    for (const stranger of [merchantB, sandboxOfA]) {
+      const headers = { [idempotencyKeyParameter.name]: 'k' };
+      for (const details of [{}, { headers }]) {
+        const stolen = await call(stranger, 'POST', '/dev/payouts', { ...details, body: bankPayout(walletId) });
+        t.match(stolen, { status: 404, body: { message: 'Wallet not found', data: null } });
+      }
+      for (const kind of ['payouts', 'wallets', 'customers']) {
+        const list = await call(stranger, 'GET', `/dev/${kind}?up_to=${ids[kind] ?? ''}`);
+        t.equal(list.status, 404, `${kind} up to one of another`);
+      }
+      for (const list of [
+        '/transactions',
+        `/dev/transactions?up_to=${ids.transactions ?? ''}`,
+        `/dev/payouts?walletId=${walletId}`,
+        '/dev/wallets',
+        '/dev/customers?search=ada',
+      ]) {
+        t.match(
+          await call(stranger, 'GET', list),
+          { status: 200, body: { data: [], meta: { total_records: 0 } } },
+          list,
+        );
+      }
+    }
+    t.equal(JSON.stringify(await everything()), before, 'and nothing has changed');
+    t.equal(await balanceOf(database, walletId), 900);
+
+    async function everything() {
+      return [
+        await database.selectFrom('wallets').selectAll().execute(),
+        await database.selectFrom('payouts').selectAll().execute(),
+        await database.selectFrom('transactions').selectAll().orderBy('id').execute(),
+        await database.selectFrom('customers').selectAll().execute(),
+      ];
+    }
+  },
+);
