@@ -31,7 +31,7 @@ const https = section(
       maximum: 86_400,
       default: 10,
       description:
-        'How often the files of certificates, ticket keys and client authorities are looked at; SIGHUP has it done at ' +
+        'How often the files of certificates, ticket keys and authorities of clients are looked at; SIGHUP has it done at ' +
         'once. Changed ones are used from the next handshake on; those that cannot be used change nothing.',
     }),
     minVersion: Type.Enum(['TLSv1.2', 'TLSv1.3'], {
