@@ -158,7 +158,7 @@ function chart(spans: readonly Span[]): Html {
 }
 
 /** `5 minutes`, `6 hours`. */
-export function spanText(minutes: number): string {
+function spanText(minutes: number): string {
   const [count, unit] =
     minutes % 1440 === 0 ? [minutes / 1440, 'day'] : minutes % 60 === 0 ? [minutes / 60, 'hour'] : [minutes, 'minute'];
   return count === 1 ? unit : `${count} ${unit}s`;
