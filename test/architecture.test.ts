@@ -62,7 +62,7 @@ const allowedImports: Readonly<Record<string, readonly string[]>> = {
   telemetry: [],
   audit: [...everywhere],
   database: ['config'],
-  adapters: ['gateway', 'registry/ports.ts', 'policy', 'config'],
+  adapters: ['gateway', 'registry/ports.ts', 'rest/strict-json.ts', 'policy', 'config'],
   http: ['gateway', ...everywhere],
   rest: ['config'],
   services: ['rest', 'database', 'config'],

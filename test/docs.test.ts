@@ -62,6 +62,7 @@ t.test('the links of the documents lead somewhere', (t) => {
     'tor-exit-list/README.md',
     'docs/records.md',
     'docs/audit-log.md',
+    'docs/edge.md',
     'docs/monitoring.md',
     'docs/connections.md',
     'docs/services.md',

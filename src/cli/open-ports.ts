@@ -39,6 +39,10 @@ export async function openPorts(config: Config, log: Logger, records?: Records):
       if (problem === null) log.info('certificates replaced');
       else log.error({ problem }, 'the new certificates cannot be used; the ones before stay');
     },
+    onOverload: (problem) => {
+      if (problem === null) log.warn('the overload is over: requests are taken again');
+      else log.error({ problem }, 'overloaded: requests are refused with 503');
+    },
   };
 }
 

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
+import { rateLimit, throttle } from './schema/abuse.js';
 import { geoip, keys, keyStore, torExits } from './schema/decision.js';
 import { limits, listen } from './schema/edge.js';
 import { routes, upstreams } from './schema/forwarding.js';
@@ -47,6 +48,8 @@ export const configSchema = section(
     accessLog,
     log,
     limits,
+    throttle,
+    rateLimit,
   },
   { description: 'Configuration of merchant-gateway.' },
 );

@@ -15,7 +15,7 @@ export type Verdict =
 
 /** What authentication needs besides the request. */
 export interface Authentication {
-  readonly keyStore: KeyStore;
+  readonly keyStore: Pick<KeyStore, 'find'>;
   /** HMAC pepper of the look-up ids; null: plain SHA-256. */
   readonly pepper: Buffer | null;
 }

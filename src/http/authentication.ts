@@ -7,11 +7,14 @@ import type { DenialCode } from '../policy/denials.js';
 import { keyFormatOf } from '../policy/key-format.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { keyFingerprint } from '../telemetry/key-fingerprint.js';
+import type { BadKeyThrottle } from './bad-key-throttle.js';
 import { denialFailure } from './envelope.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
 import { requireHttp2Limits } from './http2/require-http2-limits.js';
+import type { MerchantRate } from './merchant-rate.js';
 import { requireProtocol } from './protocol.js';
+import type { HeadLimits } from './protocol.js';
 import { sendFailure } from './replies.js';
 import { believedProxies, factsOf } from './request-facts.js';
 import type { FactSources } from './request-facts.js';
@@ -21,17 +24,24 @@ import { requestIdOf } from './request-id.js';
 import { isCanonicalPath } from './request-path.js';
 import { proxiedMethods } from './routes.js';
 import type { RouteTable } from './routes.js';
+import { sourceOf } from './source.js';
 import { traceContextOf } from './trace-context.js';
 
 /** What the hook needs. */
 export interface AuthenticationHookOptions extends FactSources, Authentication {
   readonly routes: RouteTable;
+  readonly headLimits: HeadLimits;
   readonly maxBodyBytes: number;
   /** For the fingerprints of keys. */
   readonly logSecret: LogSecret;
-  readonly maxHeaderBytes: number;
+  /** Null: bad keys are not counted. */
+  readonly throttle: BadKeyThrottle | null;
+  /** Null: merchants may ask as much as they want. */
+  readonly merchantRate: MerchantRate | null;
   /** Why the access log cannot be written; null while it can. */
   readonly accessLogProblem: () => string | null;
+  /** Why further requests would only make all of them slower; null while the process keeps up. */
+  readonly overload: () => string | null;
 }
 
 /**
@@ -71,8 +81,10 @@ async function judge(
 
   const logProblem = options.accessLogProblem();
   if (logProblem !== null) throw new GatewayError('access_log_unavailable', logProblem);
-  requireProtocol(exchange.request, headers);
-  requireHttp2Limits(exchange, options.maxHeaderBytes);
+  const overload = options.overload();
+  if (overload !== null) throw new GatewayError('overloaded', overload);
+  requireProtocol(exchange.request, headers, exchange.target, options.headLimits);
+  requireHttp2Limits(exchange, options.headLimits.headerBytes);
   const { path } = exchange.target;
   const canonical = isCanonicalPath(path);
   exchange.match = canonical ? options.routes(path) : null;
@@ -84,8 +96,15 @@ async function judge(
   if (key !== null && verdict.answer === null) exchange.exposedLookupId = lookupIdOf(key, options.pepper);
   // Nobody waits for the answer any more: what has not begun is not carried out.
   if (exchange.callerIsGone) throw new GatewayError('client_closed', 'the caller left while the key was looked up');
-  if (verdict.denial === null) requireServable(exchange, canonical, options.maxBodyBytes);
-  else exchange.outcome = verdict.denial;
+  if (verdict.denial === null) {
+    options.merchantRate?.count(verdict.credential.merchantId, (told) => {
+      reply.headers(told);
+    });
+    requireServable(exchange, canonical, options.maxBodyBytes);
+  } else {
+    options.throttle?.denied(sourceOf(exchange.facts.clientAddress), verdict.denial);
+    exchange.outcome = verdict.denial;
+  }
   return verdict.denial;
 }
 
@@ -96,13 +115,17 @@ function presentedKey({ apiKey }: DecisiveHeaders): string | null {
 }
 
 async function authenticateOrFail(exchange: Exchange, key: string, options: AuthenticationHookOptions) {
-  if (exchange.facts === null) throw new Error('a request without facts cannot be judged');
+  const { facts } = exchange;
+  if (facts === null) throw new Error('a request without facts cannot be judged');
+  const { pepper, throttle } = options;
+  const keyStore = throttle?.sparing(options.keyStore, sourceOf(facts.clientAddress)) ?? options.keyStore;
   const startedAt = performance.now();
   try {
-    const verdict = await authenticate(exchange.facts, key, options);
+    const verdict = await authenticate(facts, key, { keyStore, pepper });
     if (verdict.answer !== null) exchange.lookupDuration = performance.now() - startedAt;
     return verdict;
   } catch (error) {
+    if (error instanceof GatewayError) throw error; // throttled: nothing was looked up
     exchange.lookupDuration = performance.now() - startedAt;
     // An outage must never look like a bad key.
     if (error instanceof KeyStoreUnavailable) {

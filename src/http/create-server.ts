@@ -2,8 +2,10 @@ import http from 'node:http';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import type { IpRanges } from '../policy/ip-ranges.js';
+import { serveConnect } from './connect-requests.js';
 import { noteConnection, originOf } from './connection-facts.js';
 import type { ConnectionOrigin } from './connection-facts.js';
+import { ConnectionsPerAddress } from './connections-per-address.js';
 import type { Connections } from './connections.js';
 import { createHttp2Server } from './http2/http2-server.js';
 import { readProxyHeader } from './proxy-protocol/read-header.js';
@@ -12,15 +14,17 @@ import type { TlsEndpoint } from './tls/tls-endpoint.js';
 /** Limits of a listener's connections. */
 export interface ConnectionLimits {
   readonly headerBytes: number;
+  readonly targetBytes: number;
   readonly headersTimeoutSeconds: number;
   readonly requestTimeoutSeconds: number;
   readonly keepAliveTimeoutSeconds: number;
   readonly connections: number;
+  readonly connectionsPerAddress: number;
 }
 
 /** Why a connection was closed before it could carry a request, or in the middle of too many. */
 export type RefusedConnection =
-  'connection_limit' | 'http2_flood' | 'proxy_header' | 'proxy_untrusted' | `tls_${string}`;
+  'address_limit' | 'connection_limit' | 'http2_flood' | 'proxy_header' | 'proxy_untrusted' | `tls_${string}`;
 
 /** What the server of a listener is made of. */
 export interface ServerOptions {
@@ -29,6 +33,8 @@ export interface ServerOptions {
   readonly tls: TlsEndpoint | null;
   /** The peers that begin each connection with a PROXY protocol header; null where nobody does. */
   readonly proxyProtocolFrom: IpRanges | null;
+  /** Whose connections are not counted by address. */
+  readonly trustedProxies: IpRanges;
   readonly connections: Connections;
   readonly onRefusedConnection: (why: RefusedConnection) => void;
 }
@@ -71,8 +77,12 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
       onRefusedConnection(`tls_${reason}`);
     },
   });
+  const perAddress = new ConnectionsPerAddress(limits.connectionsPerAddress, options.trustedProxies);
   const start = (socket: Socket, origin: ConnectionOrigin, bufferedBytes: number): void => {
-    if (startTls !== undefined) startTls(socket, origin);
+    if (!perAddress.take(socket, origin.remote)) {
+      socket.destroy();
+      onRefusedConnection('address_limit');
+    } else if (startTls !== undefined) startTls(socket, origin);
     else {
       noteConnection(socket, origin);
       startHttp1(socket, bufferedBytes);
@@ -108,7 +118,8 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
 function createHttpServer(handler: http.RequestListener, limits: ConnectionLimits): http.Server {
   const server = http.createServer(
     {
-      maxHeaderSize: limits.headerBytes,
+      // Only protocol.ts can tell a long target from large headers, so it has to see both.
+      maxHeaderSize: limits.headerBytes + limits.targetBytes,
       headersTimeout: limits.headersTimeoutSeconds * 1000,
       requestTimeout: limits.requestTimeoutSeconds * 1000,
       keepAliveTimeout: limits.keepAliveTimeoutSeconds * 1000,
@@ -124,18 +135,7 @@ function createHttpServer(handler: http.RequestListener, limits: ConnectionLimit
   server.on('checkExpectation', handler);
   // Without a listener Node would close the connection without an answer.
   server.on('connect', (request) => {
-    const { socket } = request;
-    const response = new http.ServerResponse(request);
-    response.shouldKeepAlive = false;
-    response.assignSocket(socket);
-    // Node tells the end of the responses that it made itself; of this one it does not know.
-    const end = (): void => {
-      response.emit('close');
-      socket.end();
-    };
-    response.once('finish', end);
-    socket.once('close', end);
-    handler(request, response);
+    serveConnect(request, handler);
   });
   return server;
 }

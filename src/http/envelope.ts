@@ -11,8 +11,8 @@ export interface Failure {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** Seconds after which a caller may try again what failed for want of a store or an upstream. */
-const retryAfterSeconds = 1;
+/** Seconds after which a caller may try again, where nobody knows better. */
+const defaultRetryAfterSeconds = 1;
 
 /** RFC 9110 11.6.1 asks for a challenge with every 401; there is no registered scheme for a key in a header. */
 const challenge = 'ApiKey realm="merchant-api", header="x-api-key"';
@@ -23,10 +23,15 @@ export function denialFailure(code: DenialCode): Failure {
   return failure(status, message, status === 401 ? { 'www-authenticate': challenge } : {});
 }
 
-/** The answer to a request that failed otherwise. */
-export function errorFailure(code: GatewayErrorCode): Failure {
+/**
+ * The answer to a request that failed otherwise.
+ * @param retryAfterSeconds when a caller of whom there is too much may try again
+ */
+export function errorFailure(code: GatewayErrorCode, retryAfterSeconds: number | null = null): Failure {
   const { status, message } = gatewayErrors[code];
-  return failure(status, message, status === 503 ? { 'retry-after': String(retryAfterSeconds) } : {});
+  const mayTryAgain = status === 503 || status === 429;
+  const headers = mayTryAgain ? { 'retry-after': String(retryAfterSeconds ?? defaultRetryAfterSeconds) } : {};
+  return failure(status, message, headers);
 }
 
 function failure(status: number, message: string, headers: Readonly<Record<string, string>>): Failure {

@@ -26,7 +26,7 @@ export interface ListenerOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** Signs who calls for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
-  readonly limits: ConnectionLimits;
+  readonly limits: ConnectionLimits & { readonly answerTimeoutSeconds: number };
   readonly clock: Clock;
   /** Null: plain HTTP. */
   readonly tls: TlsEndpoint | null;
@@ -53,10 +53,11 @@ export interface Listener {
 /** Builds one listener of the gateway; it does not listen yet. */
 export async function createListener(options: ListenerOptions): Promise<Listener> {
   const { limits, tls, proxyProtocolFrom, onRefusedConnection } = options;
+  const { trustedProxies } = options.authentication;
   const connections = new Connections();
   const app = Fastify({
     serverFactory: (handler) =>
-      createServer(handler, { limits, tls, proxyProtocolFrom, connections, onRefusedConnection }),
+      createServer(handler, { limits, tls, proxyProtocolFrom, trustedProxies, connections, onRefusedConnection }),
     clientErrorHandler: (error, socket) => {
       const refused = answerProtocolError(error, socket, connections.hasAsked(socket));
       if (refused !== null) options.onRefused(refused);
@@ -114,7 +115,11 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   app.setNotFoundHandler((_request, reply) =>
     sendError(reply, new GatewayError('not_found', 'no route has this path')),
   );
-  registerProxy(app, options.upstreams, limits.requestTimeoutSeconds * 1000, options.identity);
+  const timeouts = {
+    stallMilliseconds: limits.requestTimeoutSeconds * 1000,
+    totalMilliseconds: limits.answerTimeoutSeconds * 1000,
+  };
+  registerProxy(app, options.upstreams, timeouts, options.identity);
   app.addHook('preClose', (done) => {
     connections.closeUnused();
     done();

@@ -17,6 +17,9 @@ export interface ManagementOptions {
   readonly identity: CallerIdentity | null;
 }
 
+/** Operators and their orchestrator need a few; whoever else gets here cannot take the process's descriptors. */
+const maxConnections = 256;
+
 /**
  * Builds the management listener: health and metrics for operators and their orchestrator, public keys for upstreams,
  * never anything for callers.
@@ -40,6 +43,7 @@ export function createManagement({
       answerProtocolError(error, socket, true);
     },
   });
+  app.server.maxConnections = maxConnections;
   app.get('/livez', () => ({ status: 'alive' }));
   app.get('/readyz', (_request, reply) => {
     const problems = readinessProblems();

@@ -16,6 +16,13 @@ export interface RefusedRequest {
   readonly remoteAddress: string | undefined;
 }
 
+/** What Node tells of what its parser refused, besides the code. */
+interface ParserError extends NodeJS.ErrnoException {
+  readonly bytesParsed?: number | undefined;
+  /** A Buffer, whatever its type says. */
+  readonly rawPacket?: unknown;
+}
+
 const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
   HPE_INVALID_EOF_STATE: 'client_closed',
@@ -28,22 +35,19 @@ const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
  * - The newest request has arrived and is owed its answer: that answer is the last one. An error written now would be
  *   read as the answer to it, a 400 for a payout that was made.
  * - The newest request was answered before its body had arrived: what comes is the rest of that body, and no request.
+ * - The newest answer is the last one of its connection: what comes behind it is no request.
  * - Nothing is owed: the envelope is written to the socket.
  * A connection that broke, or that never spoke TLS, was no request.
  * @param asked whether the connection has ever carried a byte of a request
  * @returns what was refused without an exchange; null where there was no request, or an exchange carries the failure
  */
-export function answerProtocolError(
-  error: NodeJS.ErrnoException,
-  socket: Socket,
-  asked: boolean,
-): RefusedRequest | null {
+export function answerProtocolError(error: ParserError, socket: Socket, asked: boolean): RefusedRequest | null {
   const ofParser = error.code?.startsWith('HPE_') === true || error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
   if (!ofParser || !asked) {
     socket.destroy();
     return null;
   }
-  const code = codeOf[error.code ?? ''] ?? 'malformed_request';
+  const code = overflowsInTarget(error) ? 'target_too_long' : (codeOf[error.code ?? ''] ?? 'malformed_request');
   const exchange = newestExchange(socket);
   if (exchange !== undefined && !exchange.request.complete) {
     if (exchange.response.writableFinished) endLingering(socket, exchange.response.shouldKeepAlive);
@@ -51,6 +55,7 @@ export function answerProtocolError(
     exchange.response.shouldKeepAlive = false;
     return null;
   }
+  if (exchange?.response.shouldKeepAlive === false) return null;
   const refused: RefusedRequest = {
     id: requestIdOf([], false),
     code: code === 'client_closed' ? 'malformed_request' : code,
@@ -62,6 +67,19 @@ export function answerProtocolError(
   else if (socket.writable) writeRefusal(socket, refused);
   else return null;
   return refused;
+}
+
+/** The beginning of a request line that has not ended yet. */
+const openRequestLine = /^[A-Z-]+ /;
+
+/**
+ * Says whether a head that was too large for the parser was so within its request line. Of one whose request line came
+ * in an earlier packet that cannot be known; it counts as too many headers.
+ */
+function overflowsInTarget({ code, rawPacket, bytesParsed = 0 }: ParserError): boolean {
+  if (code !== 'HPE_HEADER_OVERFLOW' || !Buffer.isBuffer(rawPacket)) return false;
+  const read = rawPacket.subarray(0, bytesParsed).toString('latin1');
+  return openRequestLine.test(read.slice(read.lastIndexOf('\n') + 1));
 }
 
 /** A connection that lingers already ends by itself; one that was to be kept has broken off within a dropped body. */

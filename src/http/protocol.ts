@@ -2,6 +2,15 @@ import type { IncomingMessage } from 'node:http';
 import { GatewayError } from './errors.js';
 import { http2RequestOf } from './http2/http2-message.js';
 import type { DecisiveHeaders } from './request-headers.js';
+import type { RequestTarget } from './request-path.js';
+
+/** How large the head of a request may be. */
+export interface HeadLimits {
+  /** Of the request line and the header lines, each as name, colon, blank, value and line end. */
+  readonly headerBytes: number;
+  /** Of the request target. */
+  readonly targetBytes: number;
+}
 
 const versions: readonly string[] = ['1.0', '1.1'];
 /** RFC 3986 3.2.2 and 3.2.3: a registered name or IPv4 address, or an IP literal, and perhaps a port. */
@@ -9,13 +18,21 @@ const hostForm = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::\d{0,5
 
 /**
  * Refuses what Node lets pass and RFC 9112 does not: a version that it does not know (`GET /` without one is answered
- * as if it were 1.0), a missing, repeated or malformed Host, and every transfer coding but one `chunked`, which Node
- * would drop from the request on its way.
+ * as if it were 1.0), a missing, repeated or malformed Host, a target in absolute form that names another host, every
+ * transfer coding but one `chunked`, which Node would drop from the request on its way, and a head above its limits, of
+ * which Node counts neither line ends nor colons.
  * @throws GatewayError
  */
-export function requireProtocol(request: IncomingMessage, headers: DecisiveHeaders): void {
+export function requireProtocol(
+  request: IncomingMessage,
+  headers: DecisiveHeaders,
+  target: RequestTarget,
+  limits: HeadLimits,
+): void {
   const { host: hosts, transferEncoding, contentLength } = headers;
   const overHttp2 = http2RequestOf(request) !== null;
+  requireShortTarget(target, limits);
+  if (!overHttp2) requireShortHead(request, target, limits);
   if (!overHttp2 && !versions.includes(request.httpVersion)) {
     throw new GatewayError('malformed_request', `HTTP version ${request.httpVersion}`);
   }
@@ -25,9 +42,41 @@ export function requireProtocol(request: IncomingMessage, headers: DecisiveHeade
   const [host] = hosts;
   if (host !== undefined && !hostForm.test(host))
     throw new GatewayError('invalid_host', 'the Host header is malformed');
+  // RFC 9112 3.2.2 lets such a target override Host; whoever reads Host instead would decide about another origin.
+  if (target.absolute !== null && !isSameHost(target.absolute, host)) {
+    throw new GatewayError('invalid_host', 'the request target names another host than the Host header');
+  }
   if (transferEncoding.length === 0) return;
   const onlyChunked = transferEncoding.length === 1 && transferEncoding[0]?.toLowerCase() === 'chunked';
   if (!onlyChunked || contentLength.length > 0 || request.httpVersion !== '1.1') {
     throw new GatewayError('malformed_request', 'a transfer coding other than one chunked, alone, on HTTP/1.1');
   }
+}
+
+function isSameHost({ scheme, authority }: { scheme: string; authority: string }, host: string | undefined): boolean {
+  const defaultPort = scheme === 'https' ? /:(?:443)?$/ : /:(?:80)?$/;
+  const plain = (name: string): string => name.toLowerCase().replace(defaultPort, '');
+  return hostForm.test(authority) && (host === undefined || plain(authority) === plain(host));
+}
+
+function requireShortTarget(target: RequestTarget, { headerBytes, targetBytes }: HeadLimits): void {
+  const bytes = bytesOf(target);
+  if (bytes > Math.min(targetBytes, headerBytes)) {
+    throw new GatewayError('target_too_long', `the request target has ${bytes} bytes`);
+  }
+}
+
+function requireShortHead(
+  { method, rawHeaders }: IncomingMessage,
+  target: RequestTarget,
+  { headerBytes }: HeadLimits,
+): void {
+  let bytes = (method ?? '').length + bytesOf(target) + '  HTTP/1.1\r\n\r\n'.length;
+  for (const part of rawHeaders) bytes += part.length + 2; // each name with its colon and blank, each value with its line end
+  if (bytes > headerBytes) throw new GatewayError('headers_too_large', `the head has ${bytes} bytes`);
+}
+
+function bytesOf({ absolute, path, query }: RequestTarget): number {
+  const origin = absolute === null ? 0 : absolute.scheme.length + '://'.length + absolute.authority.length;
+  return origin + path.length + query.length;
 }

@@ -13,6 +13,14 @@ import type { Upstream, UpstreamResponse } from './upstream.js';
 /** Under this key the exchange travels through the plugin to the transport; a symbol is never sent as a header. */
 const exchangeKey = Symbol('exchange');
 
+/** How long a caller may take over an answer. */
+export interface AnswerTimeouts {
+  /** Without taking anything of it. */
+  readonly stallMilliseconds: number;
+  /** From its headers to its last byte. */
+  readonly totalMilliseconds: number;
+}
+
 interface ProxiedRequest {
   readonly headers: { readonly [exchangeKey]: Exchange };
 }
@@ -23,18 +31,17 @@ type ProxyCallback = (error: unknown, response?: UpstreamResponse) => void;
  * Registers the proxy for every route. @fastify/http-proxy carries requests and answers; what goes upstream, and how,
  * is decided here, because the plugin's own transport retries, does not verify TLS, waits for minutes and passes
  * identity headers on.
- * @param stallMilliseconds how long a caller may take nothing of an answer
  * @param identity signs who calls; null: upstreams get no signature
  */
 export function registerProxy(
   app: FastifyInstance,
   upstreams: ReadonlyMap<string, Upstream>,
-  stallMilliseconds: number,
+  timeouts: AnswerTimeouts,
   identity: CallerIdentity | null,
 ): void {
   const transport = {
     request({ headers }: ProxiedRequest, done: ProxyCallback): void {
-      forward(headers[exchangeKey], upstreams, stallMilliseconds, identity).then(
+      forward(headers[exchangeKey], upstreams, timeouts, identity).then(
         (response) => {
           done(null, response);
         },
@@ -66,12 +73,13 @@ export function registerProxy(
 async function forward(
   exchange: Exchange,
   upstreams: ReadonlyMap<string, Upstream>,
-  stallMilliseconds: number,
+  timeouts: AnswerTimeouts,
   identity: CallerIdentity | null,
 ): Promise<UpstreamResponse> {
-  const { match, request, response, target } = exchange;
+  const { credential, match, request, response, target } = exchange;
   const upstream = match === null ? undefined : upstreams.get(match.route.upstream);
   if (match === null || upstream === undefined) throw new GatewayError('not_found', 'no upstream has this path');
+  if (credential === null) throw new Error('a request without a credential was about to be proxied');
 
   if (exchange.facts?.access === 'read') {
     // What changes nothing is not carried on for a caller who has hung up; what may have changed something is.
@@ -89,6 +97,7 @@ async function forward(
   const startedAt = performance.now();
   exchange.forwarded = true;
   const answer = await upstream.send({
+    merchantId: credential.merchantId,
     method: request.method ?? '',
     target: match.upstreamPath + target.query,
     headers: [...forwardableHeaders(exchange.rawHeaders), ...callerHeaders],
@@ -108,11 +117,26 @@ async function forward(
   });
   // Paused, because a stream that is only looked at would begin to flow before there is somewhere to go.
   answer.body.pause().on('data', (chunk: Buffer) => (exchange.forwardedBodyBytes += chunk.length));
-  // A caller who takes nothing of the answer would keep a place upstream for ever.
-  response.setTimeout(stallMilliseconds, () => {
-    if (response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0) response.destroy();
-  });
+  limitAnswer(exchange, timeouts);
   return answer;
+}
+
+/** A caller who takes nothing of the answer, or a byte from time to time, would keep a place upstream for ever. */
+function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: AnswerTimeouts): void {
+  const { response } = exchange;
+  const waitsForCaller = (): boolean => response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
+  response.setTimeout(stallMilliseconds, () => {
+    if (waitsForCaller()) response.destroy();
+  });
+  if (response.closed) return; // the caller has left, and the answer goes nowhere
+  const end = setTimeout(() => {
+    exchange.detail = `the answer was not over after ${totalMilliseconds / 1000} s`;
+    if (!waitsForCaller()) exchange.outcome = 'upstream_timeout';
+    response.destroy();
+  }, totalMilliseconds);
+  response.once('close', () => {
+    clearTimeout(end);
+  });
 }
 
 /** Who calls, from where and how, as the gateway found it; the upstream has no other word for it. */

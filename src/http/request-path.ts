@@ -3,17 +3,30 @@ const segmentCharacters = /^\/(?:[A-Za-z0-9\-._~!$&'()*+,=:@/]|%[0-9A-Fa-f]{2})*
 const ambiguousOctet = /%(?:[01][0-9a-f]|7f|2f|5c|25|3b|2[de]|3[0-9]|4[1-9a-f]|5[0-9af]|6[1-9a-f]|7[0-9ae])/i;
 const ambiguousSegment = /\/(?:\/|\.{1,2}(?:\/|$))/;
 
-/** A request target in its two parts, as they came. */
+/** A request target in its parts, as they came. */
 export interface RequestTarget {
+  /** Host and port of a target in absolute form, and its scheme in small letters; null of one that is a path. */
+  readonly absolute: { readonly scheme: string; readonly authority: string } | null;
   readonly path: string;
   /** With its `?`; empty where there is none. */
   readonly query: string;
 }
 
-/** Splits a request target at its first `?`. */
+/** `https://host:port/path?query`, which a server has to take as well (RFC 9112 3.2.2). */
+const absoluteForm = /^(https?):\/\/([^/?#]*)(.*)$/i;
+
+/** Splits a request target at its first `?`, and what is in front of its path from one in absolute form. */
 export function splitTarget(target: string): RequestTarget {
-  const mark = target.indexOf('?');
-  return mark === -1 ? { path: target, query: '' } : { path: target.slice(0, mark), query: target.slice(mark) };
+  const [, scheme = '', authority = '', rest = ''] = (target.startsWith('/') ? null : absoluteForm.exec(target)) ?? [];
+  const absolute = scheme === '' ? null : { scheme: scheme.toLowerCase(), authority };
+  const origin = absolute === null ? target : rest;
+  const mark = origin.indexOf('?');
+  const path = mark === -1 ? origin : origin.slice(0, mark);
+  return {
+    absolute,
+    path: absolute !== null && path === '' ? '/' : path,
+    query: mark === -1 ? '' : origin.slice(mark),
+  };
 }
 
 /**

@@ -10,9 +10,12 @@ import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
+import { BadKeyThrottle } from './bad-key-throttle.js';
 import { createListener } from './listener.js';
 import type { Listener } from './listener.js';
+import { LoopWatch } from './loop-watch.js';
 import { createManagement } from './management.js';
+import { MerchantRate } from './merchant-rate.js';
 import { RequestLog } from './request-log.js';
 import { createRouteTable } from './routes.js';
 import { openTls } from './tls/open-tls.js';
@@ -36,6 +39,8 @@ export interface GatewayPorts {
   readonly onInternalError: (error: unknown, requestId: string) => void;
   /** Told when certificates were replaced, and once of new ones that cannot be used. */
   readonly onCertificateChange: (change: CertificateChange) => void;
+  /** Told when the process can no longer keep up, with what is wrong, and, with null, when it can again. */
+  readonly onOverload: (problem: string | null) => void;
 }
 
 /** A gateway that takes requests. */
@@ -87,6 +92,8 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     metrics,
     exposedKeys: new ExposedKeys(ports.keyStore, ports.clock),
   });
+  const { throttle, merchantRate, loopWatch } = openBrakes(config, metrics);
+  const stopWatching = loopWatch.start(ports.onOverload);
   const upstreams = await openUpstreams(config);
   const trustedProxies = compileIpRanges(config.trustedProxies);
   const createOne = (tls: OpenTls | null): Promise<Listener> =>
@@ -99,8 +106,11 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
         keyStore: ports.keyStore,
         pepper: ports.pepper,
         routes: createRouteTable(config),
+        headLimits: config.limits,
         maxBodyBytes: config.limits.bodyBytes,
-        maxHeaderBytes: config.limits.headerBytes,
+        throttle,
+        merchantRate,
+        overload: () => loopWatch.problem(),
         logSecret: ports.logSecret,
         accessLogProblem,
       },
@@ -137,6 +147,7 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     draining = true;
     await tls?.reload.stop();
     await closeAll(listeners, config.limits.drainTimeoutSeconds);
+    stopWatching();
     await health.close(); // last, so that it can be asked all the while
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
     await setImmediate(); // the last responses close in the same turn as their server
@@ -168,6 +179,21 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     await drain();
     throw error;
   }
+}
+
+/** What slows down those who ask too much. */
+function openBrakes(config: Config, metrics: GatewayMetrics) {
+  const throttle = config.throttle.enabled ? new BadKeyThrottle(config.throttle) : null;
+  const { requestsPerSecond, burst } = config.rateLimit;
+  const merchantRate = requestsPerSecond === null ? null : new MerchantRate({ requestsPerSecond, burst });
+  const loopWatch = new LoopWatch(config.limits.eventLoopDelayMilliseconds);
+  metrics.gauge('gateway_throttled_sources', 'Sources that are throttled after many bad keys.', () =>
+    throttle === null ? 0 : throttle.throttled,
+  );
+  metrics.gauge('gateway_overloaded', '1 while requests are refused because the event loop is late.', () =>
+    loopWatch.problem() === null ? 0 : 1,
+  );
+  return { throttle, merchantRate, loopWatch };
 }
 
 async function openUpstreams(config: Config): Promise<ReadonlyMap<string, Upstream>> {

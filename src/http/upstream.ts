@@ -1,6 +1,7 @@
 import { Readable, Transform } from 'node:stream';
 import { errors, Pool } from 'undici';
 import { GatewayError } from './errors.js';
+import { FairShare } from './fair-share.js';
 import { returnableHeaders } from './reserved-headers.js';
 
 /** How an upstream is reached, and what it may cost. */
@@ -18,6 +19,8 @@ export interface UpstreamOptions {
 
 /** A request as the upstream gets it. */
 export interface UpstreamRequest {
+  /** Whose it is. */
+  readonly merchantId: string;
   readonly method: string;
   /** Path and query, as they came. */
   readonly target: string;
@@ -42,16 +45,17 @@ export interface UpstreamResponse {
 }
 
 /**
- * One upstream: a pool of connections, a limit on requests in flight and a deadline on silence. A request is sent at
+ * One upstream: a pool of connections, places for requests in flight and a deadline on silence. A request is sent at
  * most once, ever: of one whose connection broke nobody knows whether it was carried out.
  */
 export class Upstream {
   readonly #options: UpstreamOptions;
   readonly #pool: Pool;
-  #inFlight = 0;
+  readonly #places: FairShare;
 
   constructor(options: UpstreamOptions) {
     this.#options = options;
+    this.#places = new FairShare(options.maxInFlight);
     const timeout = options.timeoutSeconds * 1000;
     this.#pool = new Pool(options.url, {
       connections: options.maxInFlight,
@@ -69,18 +73,14 @@ export class Upstream {
    *   reason of the request's signal
    */
   async send(request: UpstreamRequest): Promise<UpstreamResponse> {
-    const { name, maxInFlight } = this.#options;
-    if (this.#inFlight >= maxInFlight) {
-      throw new GatewayError('upstream_busy', `${name} has ${this.#inFlight} requests in flight`);
-    }
-    this.#inFlight += 1;
+    const giveBack = this.#places.take(request.merchantId);
     try {
       const answer = await this.#dispatch(request);
-      answer.body.once('close', () => (this.#inFlight -= 1));
+      answer.body.once('close', giveBack);
       return answer;
     } catch (error) {
-      this.#inFlight -= 1;
-      throw asGatewayError(name, error);
+      giveBack();
+      throw asGatewayError(this.#options.name, error);
     }
   }
 

@@ -35,6 +35,8 @@ export interface RestOptions {
 
 const bodyLimitBytes = 1024 * 1024;
 const requestTimeoutMilliseconds = 30_000;
+/** More than a fleet of gateways opens; further connections are closed at once. */
+const maxConnections = 10_000;
 
 /** Makes an app without routes, in which every answer is in the envelope and no answer may be cached. */
 export function createRestApp({ logger, admit }: RestOptions): RestApp {
@@ -47,6 +49,7 @@ export function createRestApp({ logger, admit }: RestOptions): RestApp {
       answerError(error, request, reply, logger);
     },
   });
+  app.server.maxConnections = maxConnections;
   answerErrors(app, logger);
   parserErrors.watch(app);
   app.addHook('onRequest', (_request, reply, done) => {

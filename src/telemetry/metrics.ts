@@ -99,6 +99,18 @@ export class GatewayMetrics {
     this.#addState(state);
   }
 
+  /** Adds a value that is asked for whenever the metrics are. */
+  gauge(name: string, help: string, value: () => number): void {
+    new Gauge({
+      name,
+      help,
+      registers: [this.#registry],
+      collect() {
+        this.set(value());
+      },
+    });
+  }
+
   countRequest(labels: RequestLabels): void {
     this.#requests.inc({ ...labels, environment: this.#environment });
   }
@@ -153,16 +165,7 @@ export class GatewayMetrics {
       ],
       ['gateway_access_log_held_bytes', 'Bytes of lines that wait to be written.', () => accessLog.heldBytes()],
     ];
-    for (const [name, help, value] of asked) {
-      new Gauge({
-        name,
-        help,
-        registers: [this.#registry],
-        collect() {
-          this.set(value());
-        },
-      });
-    }
+    for (const [name, help, value] of asked) this.gauge(name, help, value);
     new Counter({
       name: 'gateway_access_log_lines_lost_total',
       help: 'Lines that had no room in memory while the access log could not be written.',

@@ -56,6 +56,14 @@ t.test('a records file is read as it is written', async (t) => {
   t.match((await store.find(seededId)).credential, { keyId: 'key_1' });
 });
 
+t.test('a records file that gives something twice is refused: the last of two would win silently', async (t) => {
+  const file = path.join(t.testdir(), 'records.json');
+  for (const text of ['{"mg:key:a":{},"mg:key:a":{}}', '{"mg:key:a":{"status":"REVOKED","status":"ACTIVE"}}']) {
+    await writeFile(file, text);
+    t.equal(await problemOf(file), `The records file ${file} gives a record, or a field of a record, more than once.`);
+  }
+});
+
 async function problemOf(file: string): Promise<string> {
   try {
     await readRecordsFile(file);

@@ -170,6 +170,7 @@ const ways: Readonly<Record<string, Way>> = {
   method_not_allowed: asking(withKey(liveKey, { method: 'TRACE' })),
   request_timeout: writing('GET / HTTP/1.1\r\nHost: loc'),
   body_too_large: asking(withKey(liveKey, { method: 'POST', path: '/v1/payouts', body: 'x'.repeat(2000) })),
+  target_too_long: asking(withKey(liveKey, { path: `/v1/transactions?${'x'.repeat(5000)}` })),
   headers_too_large: asking(withKey(liveKey, { headers: [['x-filler', 'x'.repeat(5000)]] })),
   client_closed: (scene) => hangUp(scene, withKey(liveKey, { path: '/v1/dev/customers/silent' })),
   internal_error: asking(withKey(keys.unforeseen)),
@@ -191,6 +192,9 @@ const ways: Readonly<Record<string, Way>> = {
   },
   upstream_timeout: () => Promise.resolve(null),
 };
+
+/** What only comes after many requests or under load; test/http/throttle.test.ts and limits.test.ts look at its lines. */
+const brakes = ['throttled', 'rate_limited', 'overloaded'];
 
 async function startScene(t: Test, environment: 'live' | 'test', directory = t.testdir()): Promise<Scene> {
   const upstream = await startUpstream(t);
@@ -219,7 +223,7 @@ async function startScene(t: Test, environment: 'live' | 'test', directory = t.t
 
 t.test('each way to end a request leaves exactly one line, with its code and what the caller got', async (t) => {
   t.same(
-    Object.keys(ways).toSorted(),
+    [...Object.keys(ways), ...brakes].toSorted(),
     ['accepted', ...denials.map(({ code }) => code), ...Object.keys(gatewayErrors)].toSorted(),
     'and these are all of them',
   );

@@ -203,7 +203,8 @@ t.test('a valid key learns what exists: 404, 405 and 400 for paths that could me
       '/v1/dev/%70ayouts',
       '/%76%31/transactions',
       '/v1/%zz',
-      'https://localhost/v1/transactions',
+      'ftp://localhost/v1/transactions',
+      'https://localhost/v1//transactions',
       '*',
     ].map((path): [Ask, number, string] => [{ path }, 400, 'Invalid request path']),
   ];

@@ -86,7 +86,22 @@ t.test('a request target is split at its first question mark and kept as it came
     ['', '', ''],
     ['/a%3Fb?c#d', '/a%3Fb', '?c#d'],
   ];
-  for (const [target, path, query] of rows) t.strictSame(splitTarget(target), { path, query }, target);
+  for (const [target, path, query] of rows) t.strictSame(splitTarget(target), { absolute: null, path, query }, target);
+  const absolute: readonly [string, string, string, string, string][] = [
+    ['https://a.example:8443/v1/payouts?x=https://b', 'https', 'a.example:8443', '/v1/payouts', '?x=https://b'],
+    ['HTTP://A/', 'http', 'A', '/', ''],
+    ['https://a', 'https', 'a', '/', ''],
+    ['https://a?x', 'https', 'a', '/', '?x'],
+    ['https://a//b', 'https', 'a', '//b', ''],
+    ['https://user:word@a/b', 'https', 'user:word@a', '/b', ''],
+    ['https:///b', 'https', '', '/b', ''],
+  ];
+  for (const [target, scheme, authority, path, query] of absolute) {
+    t.strictSame(splitTarget(target), { absolute: { scheme, authority }, path, query }, target);
+  }
+  for (const none of ['https:/a/b', 'ftp://a/b', 'a:443', '*', '//a/b', '/https://a/b', 'https:a']) {
+    t.equal(splitTarget(none).absolute, null, none);
+  }
   t.end();
 });
 
@@ -223,6 +238,60 @@ t.test('a canonical path has the same segments decoded or not, for any path', (t
     { numRuns: 10_000 },
   );
   t.ok(canonical > 500, `${canonical} canonical paths were looked at`);
+  t.end();
+});
+
+/** The rule in other words, letter by letter: what a segment means, and whether this is the way to write it. */
+function independentlyCanonical(path: string): boolean {
+  const segments = path.split('/');
+  if (segments.length < 2 || segments[0] !== '' || segments.slice(1, -1).includes('')) return false;
+  return segments.every((segment) => {
+    let meaning: string;
+    try {
+      meaning = decodeURIComponent(segment);
+    } catch {
+      return false;
+    }
+    if (meaning === '.' || meaning === '..') return false;
+    const spelt = segment.match(/%..|[^]/g) ?? [];
+    return spelt.every((letter) => {
+      const encoded = letter.length === 3;
+      const code = encoded ? parseInt(letter.slice(1), 16) : letter.charCodeAt(0);
+      const character = String.fromCharCode(code);
+      if (code >= 0x80) return encoded;
+      if (/[0-9a-zA-Z._~-]/.test(character)) return !encoded;
+      if ('/\\%;'.includes(character) || code < 0x20 || code === 0x7f) return false;
+      return encoded || "!$&'()*+,=:@".includes(character);
+    });
+  });
+}
+
+t.test('a path is canonical exactly where an independent reading says so, and URL leaves it as it is', (t) => {
+  const letters = [
+    ...Array.from('/./..aZ9-_~;\\%!$&\'()*+,=:@"<>[]{}|^` #?é\u0000\u007f\t\n'),
+    '%41',
+    '%2f',
+    '%2E',
+    '%25',
+    '%c3%a9',
+  ];
+  const piece = fc.oneof(
+    { weight: 6, arbitrary: fc.constantFrom('a', 'v1', '/', '.', '-', ':', '%20', '%C3%A9', '@') },
+    { weight: 1, arbitrary: fc.constantFrom(...letters) },
+    { weight: 1, arbitrary: fc.integer({ min: 0, max: 255 }).map((code) => `%${code.toString(16).padStart(2, '0')}`) },
+  );
+  let canonical = 0;
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 8 }), (pieces) => {
+      const path = `/${pieces.join('')}`;
+      const answer = isCanonicalPath(path);
+      if (answer) canonical += 1;
+      if (answer !== independentlyCanonical(path)) return false;
+      return !answer || new URL(`http://h${path}`).pathname === path;
+    }),
+    { numRuns: 10_000 },
+  );
+  t.ok(canonical > 1000, `${canonical} canonical paths were looked at`);
   t.end();
 });
 
@@ -502,7 +571,8 @@ t.test('a request needs a known version and one well-formed Host', (t) => {
     const request = new IncomingMessage(new Socket());
     request.httpVersion = version;
     try {
-      requireProtocol(request, readDecisiveHeaders([...hosts.flatMap((host) => ['Host', host]), ...more]));
+      const headers = readDecisiveHeaders([...hosts.flatMap((host) => ['Host', host]), ...more]);
+      requireProtocol(request, headers, splitTarget('/'), { headerBytes: 1024, targetBytes: 256 });
       return 'accepted';
     } catch (error) {
       return error instanceof GatewayError ? error.code : String(error);
@@ -559,6 +629,61 @@ t.test('a request needs a known version and one well-formed Host', (t) => {
   t.end();
 });
 
+t.test('a target in absolute form is that of the host that Host names, or of none', (t) => {
+  const outcome = (target: string, host: string): string => {
+    const request = new IncomingMessage(new Socket());
+    request.httpVersion = '1.1';
+    try {
+      const limits = { headerBytes: 1024, targetBytes: 256 };
+      requireProtocol(request, readDecisiveHeaders(['Host', host]), splitTarget(target), limits);
+      return 'accepted';
+    } catch (error) {
+      return error instanceof GatewayError ? error.code : String(error);
+    }
+  };
+  const own: readonly [string, string][] = [
+    ['https://api.example/v1', 'api.example'],
+    ['https://API.example:443/v1', 'api.EXAMPLE'],
+    ['http://api.example/v1', 'api.example:80'],
+    ['https://api.example:8443/v1', 'api.example:8443'],
+    ['https://[::1]:8443', '[::1]:8443'],
+  ];
+  for (const [target, host] of own) t.equal(outcome(target, host), 'accepted', target);
+  const others: readonly [string, string][] = [
+    ['https://other.example/v1', 'api.example'],
+    ['https://api.example:80/v1', 'api.example'],
+    ['http://api.example:443/v1', 'api.example'],
+    ['https://api.example@other.example/v1', 'other.example'],
+    ['https:///v1', 'api.example'],
+    ['https://api.example.:443/v1', 'api.example'],
+    ['https://api.example\\.other/v1', 'api.example'],
+  ];
+  for (const [target, host] of others) t.equal(outcome(target, host), 'invalid_host', target);
+  t.end();
+});
+
+t.test('a head is measured with its line ends and colons, and a target for itself', (t) => {
+  const outcome = (url: string, rawHeaders: string[]): string => {
+    const request = new IncomingMessage(new Socket());
+    Object.assign(request, { httpVersion: '1.1', method: 'GET', url, rawHeaders });
+    try {
+      const limits = { headerBytes: 1024, targetBytes: 256 };
+      requireProtocol(request, readDecisiveHeaders(['Host', 'a']), splitTarget(url), limits);
+      return 'accepted';
+    } catch (error) {
+      return error instanceof GatewayError ? error.code : String(error);
+    }
+  };
+  t.equal(outcome(`/${'x'.repeat(255)}`, ['Host', 'a']), 'accepted');
+  t.equal(outcome(`/${'x'.repeat(256)}`, ['Host', 'a']), 'target_too_long');
+  const frame = 'GET / HTTP/1.1\r\nHost: a\r\nx: \r\n\r\n'.length;
+  t.equal(outcome('/', ['Host', 'a', 'x', 'y'.repeat(1024 - frame)]), 'accepted', 'the limit itself is allowed');
+  t.equal(outcome('/', ['Host', 'a', 'x', 'y'.repeat(1025 - frame)]), 'headers_too_large');
+  const many = Array.from({ length: 200 }, () => ['a', 'b']).flat();
+  t.equal(outcome('/', ['Host', 'a', ...many]), 'headers_too_large', 'many small ones are as large as they are');
+  t.end();
+});
+
 /** The tables of the contract and of RFC 9110, written out again so that a change of the source shows. */
 const deniedWith: Readonly<Record<DenialCode, [number, string]>> = {
   https_required: [401, 'API requests must use HTTPS (TLS)'],
@@ -584,10 +709,14 @@ const failedWith: Readonly<Partial<Record<GatewayErrorCode, [number, string]>>> 
   method_not_allowed: [405, 'Method not allowed'],
   request_timeout: [408, 'Request timeout'],
   body_too_large: [413, 'Request body too large'],
+  target_too_long: [414, 'Request target too long'],
+  throttled: [429, 'Too many requests'],
+  rate_limited: [429, 'Too many requests'],
   headers_too_large: [431, 'Request header fields too large'],
   internal_error: [500, 'Internal error'],
   upstream_failed: [502, 'Bad gateway'],
   key_store_unavailable: [503, 'Service temporarily unavailable'],
+  overloaded: [503, 'Service temporarily unavailable'],
   upstream_busy: [503, 'Service temporarily unavailable'],
   upstream_timeout: [504, 'Gateway timeout'],
 };
@@ -602,7 +731,7 @@ function expectedAnswer(status: number, message: string): object {
       'content-length': String(body.length),
       'cache-control': 'no-store',
       ...(status === 401 ? { 'www-authenticate': 'ApiKey realm="merchant-api", header="x-api-key"' } : {}),
-      ...(status === 503 ? { 'retry-after': '1' } : {}),
+      ...(status === 503 || status === 429 ? { 'retry-after': '1' } : {}),
     },
   };
 }

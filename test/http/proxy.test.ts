@@ -313,6 +313,22 @@ t.test('a 304 may tell the length of the answer that it stands for', async (t) =
   t.same(gateway.internalErrors, []);
 });
 
+t.test('interim answers of a service are passed over, and the answer is the one behind them', async (t) => {
+  const url = await startBareUpstream(t, (socket) => {
+    socket.on('error', () => undefined);
+    socket.on('data', () => {
+      socket.write('HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n');
+      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmade');
+    });
+  });
+  const gateway = await startTestGateway(t, { upstreamUrl: url });
+  for (let count = 0; count < 2; count += 1) {
+    const answer = await ask(gateway, { headers: [key] });
+    t.match({ status: answer.status, body: answer.body }, { status: 200, body: 'made' });
+    t.equal(answer.header('link'), undefined);
+  }
+});
+
 t.test('too many requests in flight are a 503 with retry-after, and the others go on', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {

@@ -84,7 +84,15 @@ export const limits = section(
       minimum: 1024,
       maximum: 1_048_576,
       default: 16_384,
-      description: 'Size of the head of a request. A larger one is answered with 431.',
+      description:
+        'Size of the head of a request: its request line and its header lines, each as name, colon, blank, value and ' +
+        'line end. A larger one is answered with 431.',
+    }),
+    targetBytes: Type.Integer({
+      minimum: 256,
+      maximum: 1_048_576,
+      default: 8192,
+      description: 'Length of the path and query of a request. A longer one is answered with 414.',
     }),
     bodyBytes: Type.Integer({
       minimum: 0,
@@ -104,11 +112,27 @@ export const limits = section(
       default: 30,
       description: 'How long a client may take to send a whole request, and may take nothing of an answer.',
     }),
+    answerTimeoutSeconds: Type.Integer({
+      minimum: 1,
+      maximum: 86_400,
+      default: 120,
+      description:
+        'How long an answer may take from its headers to its last byte, however steadily it trickles. Then its ' +
+        'connection is closed.',
+    }),
     connections: Type.Integer({
       minimum: 1,
       maximum: 1_000_000,
       default: 10_000,
       description: 'Open connections of clients, of each listener. Further ones are closed at once.',
+    }),
+    connectionsPerAddress: Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000,
+      default: 4096,
+      description:
+        'Open connections of one address, of each listener; an IPv6 client is its /64. Further ones are closed at ' +
+        'once. Trusted proxies may open any number.',
     }),
     keepAliveTimeoutSeconds: Type.Integer({
       minimum: 1,
@@ -117,6 +141,14 @@ export const limits = section(
       description:
         'How long an idle connection stays open. Longer than the idle timeout of a load balancer in front, which ' +
         'otherwise sends requests into connections that are just being closed.',
+    }),
+    eventLoopDelayMilliseconds: Type.Integer({
+      minimum: 0,
+      maximum: 60_000,
+      default: 1000,
+      description:
+        'Mean delay of the event loop, over two seconds, from which on requests are refused with 503 instead of ' +
+        'being queued, until it is half of that. 0: never.',
     }),
     drainTimeoutSeconds: Type.Integer({
       minimum: 0,

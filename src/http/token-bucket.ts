@@ -1,0 +1,41 @@
+/** Lets so many through a second on average, and at most a bucketful at once. */
+export class TokenBucket {
+  readonly #perSecond: number;
+  readonly #size: number;
+  readonly #now: () => number;
+  #tokens: number;
+  #filledAt: number;
+
+  /** @param now milliseconds by a clock that nobody sets */
+  constructor(perSecond: number, size: number, now: () => number) {
+    this.#perSecond = perSecond;
+    this.#size = size;
+    this.#now = now;
+    this.#tokens = size;
+    this.#filledAt = now();
+  }
+
+  /** Takes a token; false where there is none. */
+  take(): boolean {
+    const now = this.#now();
+    this.#tokens = Math.min(this.#size, this.#tokens + ((now - this.#filledAt) * this.#perSecond) / 1000);
+    this.#filledAt = now;
+    if (this.#tokens < 1) return false;
+    this.#tokens -= 1;
+    return true;
+  }
+
+  /** Whole tokens that are left after the last `take`. */
+  get remaining(): number {
+    return Math.floor(this.#tokens);
+  }
+
+  /** Seconds, rounded up, until there are so many tokens. */
+  secondsUntil(tokens: number): number {
+    return Math.max(0, Math.ceil((tokens - this.#tokens) / this.#perSecond));
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+}

@@ -1,0 +1,224 @@
+import t from 'tap';
+import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import { BadKeyThrottle } from '../../src/http/bad-key-throttle.js';
+import { GatewayError } from '../../src/http/errors.js';
+import { MerchantRate } from '../../src/http/merchant-rate.js';
+import { sourceOf } from '../../src/http/source.js';
+import { TokenBucket } from '../../src/http/token-bucket.js';
+import { denials } from '../../src/policy/denials.js';
+import type { DenialCode } from '../../src/policy/denials.js';
+import { address } from '../policy/fixtures.js';
+import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from './harness.js';
+
+const limits = { badKeys: 3, windowSeconds: 60, pauseSeconds: 30, lookupsPerSecond: 2, maxSources: 100 };
+
+/** What a source is told after a denial: the denial itself, or that it is throttled, and for how long. */
+function told(throttle: BadKeyThrottle, source: string, denial: DenialCode): string {
+  try {
+    throttle.denied(source, denial);
+    return denial;
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    return `${error.code} ${error.retryAfterSeconds}`;
+  }
+}
+
+t.test('callers are counted by their address, and in IPv6 by their /64', (t) => {
+  t.equal(sourceOf(address('192.0.2.7')), '192.0.2.7');
+  t.equal(sourceOf(address('::ffff:192.0.2.7')), '192.0.2.7');
+  const one = sourceOf(address('2001:db8:1:2::1'));
+  t.equal(sourceOf(address('2001:db8:1:2:ffff:ffff:ffff:ffff')), one);
+  t.not(sourceOf(address('2001:db8:1:3::1')), one);
+  t.not(sourceOf(address('::1')), sourceOf(address('2001:db8::1')));
+  t.end();
+});
+
+t.test('a source is throttled after so many bad keys within the window, and free again after the pause', (t) => {
+  let now = 0;
+  const throttle = new BadKeyThrottle(limits, () => now);
+  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown');
+  t.equal(told(throttle, 'a', 'key_format'), 'key_format');
+  now += 60_000;
+  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'a new window begins');
+  t.equal(told(throttle, 'a', 'key_inactive'), 'key_inactive');
+  t.equal(throttle.throttled, 0);
+  t.equal(told(throttle, 'a', 'test_key_in_live'), 'test_key_in_live', 'the last one that is told');
+  t.equal(throttle.throttled, 1);
+  t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 30');
+  t.equal(told(throttle, 'b', 'key_unknown'), 'key_unknown', 'others are not');
+  now += 29_500;
+  t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 1', 'what is left of the pause');
+  now += 500;
+  t.equal(throttle.throttled, 0);
+  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown');
+  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'and it is counted from the beginning');
+  t.end();
+});
+
+t.test('what says nothing of a key is not counted; what could say that one exists is not told', (t) => {
+  const now = 0;
+  const counted = denials
+    .map(({ code }) => code)
+    .filter((code) => {
+      const throttle = new BadKeyThrottle({ ...limits, badKeys: 1 }, () => now);
+      told(throttle, 'a', code);
+      return throttle.throttled === 1;
+    });
+  t.same(counted, ['key_format', 'test_key_in_live', 'live_key_in_test', 'key_unknown', 'key_inactive']);
+  const throttle = new BadKeyThrottle({ ...limits, badKeys: 1 }, () => now);
+  told(throttle, 'a', 'key_unknown');
+  const stillTold = denials.map(({ code }) => code).filter((code) => told(throttle, 'a', code) === code);
+  t.same(stillTold, ['https_required', 'tor_blocked', 'key_required', 'permission_denied']);
+  t.end();
+});
+
+t.test('a throttled source makes the store look up a few unknown keys a second, and every known one', async (t) => {
+  let now = 0;
+  const throttle = new BadKeyThrottle(limits, () => now);
+  const asked: string[] = [];
+  const known = new RecordKeyStore(new MemoryRecords(recordsOf(liveKey)));
+  const keyStore = throttle.sparing(
+    {
+      find: (lookupId) => {
+        asked.push(lookupId);
+        return known.find(lookupId);
+      },
+    },
+    'a',
+  );
+  const id = lookupIdOf(liveKey, null);
+  for (let count = 0; count < 5; count += 1) await keyStore.find(`free ${count}`);
+  t.equal(asked.length, 5, 'unthrottled: all');
+  t.equal((await keyStore.find(id)).credential?.keyId, 'key_1');
+  for (let count = 0; count < 3; count += 1) throttle.denied('a', 'key_unknown');
+  asked.length = 0;
+  for (let count = 0; count < 10; count += 1) await keyStore.find(id);
+  t.equal(asked.length, 10, 'a key that was ever real is looked up as always, and uses up nothing');
+  const outcomes = await Promise.allSettled(Array.from({ length: 6 }, (_, count) => keyStore.find(`bad ${count}`)));
+  t.equal(outcomes.filter(({ status }) => status === 'fulfilled').length, 2);
+  t.match(outcomes.find((one) => one.status === 'rejected')?.reason, { code: 'throttled', retryAfterSeconds: 30 });
+  now += 500;
+  await keyStore.find('another');
+  await t.rejects(keyStore.find('and one more'));
+  t.equal(asked.length, 13);
+});
+
+t.test('sources beyond the limit are forgotten, the oldest first: memory stays bounded', (t) => {
+  const throttle = new BadKeyThrottle({ ...limits, badKeys: 1, maxSources: 10 }, () => 0);
+  for (let count = 0; count < 1000; count += 1) told(throttle, String(count), 'key_unknown');
+  t.equal(throttle.throttled, 10);
+  t.equal(told(throttle, '999', 'key_unknown'), 'throttled 30');
+  t.equal(told(throttle, '0', 'key_unknown'), 'key_unknown');
+  t.end();
+});
+
+const tooMany = '{"success":false,"message":"Too many requests","data":null}';
+
+t.test('a source of many bad keys gets 429 with retry-after, and a valid key from it still passes', async (t) => {
+  const upstream = await startUpstream(t);
+  const elsewhere = 'svc_live_ofAMerchantWhoMayNotCallFromHere';
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    records: {
+      ...recordsOf(liveKey, { key: { permissions: ['transactions:read'] } }),
+      ...recordsOf(elsewhere, {
+        key: { keyId: 'key_2', merchantId: 'm_2' },
+        merchant: { ipAllowlist: ['192.0.2.1'] },
+      }),
+    },
+    config: { trustedProxies: ['127.0.0.1'], throttle: { badKeys: 4, pauseSeconds: 3600, windowSeconds: 3600 } },
+  });
+  const from = (client: string, key: string | null, method = 'GET') =>
+    ask(gateway, {
+      method,
+      headers: [['x-forwarded-for', client], ...(key === null ? [] : [['x-api-key', key] as const])],
+    });
+  for (let count = 0; count < 4; count += 1) {
+    t.equal((await from(`2001:db8:0:7::${count}`, `svc_live_guess${count}`)).status, 401);
+  }
+  for (const key of ['svc_live_another', 'svc_test_another', 'no key', elsewhere]) {
+    const refused = await from('2001:db8:0:7::ffff', key);
+    t.match({ status: refused.status, body: refused.body }, { status: 429, body: tooMany }, key);
+    t.match(refused.header('retry-after'), /^3[56]\d\d$/);
+    t.equal(refused.header('www-authenticate'), undefined);
+  }
+  t.match(gateway.lines.at(-1), { event: { code: 'throttled' }, http: { response: { status_code: 429 } } });
+  t.match(gateway.lines.at(-1), { organization: { id: 'm_2' } }, 'the log says whose it was');
+  t.equal(gateway.lines.length, 8, 'one line each');
+  t.equal((await from('2001:db8:0:7::1', liveKey)).status, 200);
+  t.equal((await from('2001:db8:0:7::1', liveKey, 'POST')).status, 403);
+  t.equal((await from('2001:db8:0:7::1', null)).status, 401, 'no key is no guess');
+  t.equal((await from('2001:db8:0:8::1', 'svc_live_another')).status, 401, 'the network beside it is not throttled');
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  t.match(metrics, 'gateway_throttled_sources 1');
+  t.match(metrics, 'gateway_requests_total{code="throttled",status="429"');
+  t.equal(upstream.seen.length, 1);
+});
+
+t.test('the throttle can be switched off', async (t) => {
+  const gateway = await startTestGateway(t, { config: { throttle: { enabled: false, badKeys: 1 } } });
+  for (let count = 0; count < 3; count += 1) {
+    t.equal((await ask(gateway, { headers: [['x-api-key', 'svc_live_wrong']] })).status, 401);
+  }
+});
+
+t.test('a bucket lets so many through at once, and so many a second', (t) => {
+  let now = 0;
+  const bucket = new TokenBucket(2, 4, () => now);
+  const takes = (): boolean[] => Array.from({ length: 6 }, () => bucket.take());
+  t.same(takes(), [true, true, true, true, false, false]);
+  t.equal(bucket.remaining, 0);
+  t.equal(bucket.secondsUntil(4), 2);
+  now += 500;
+  t.same(takes(), [true, false, false, false, false, false]);
+  now += 3_600_000;
+  t.same(takes(), [true, true, true, true, false, false], 'never more than it holds');
+  t.end();
+});
+
+t.test('a merchant that asks more than it may is told when to ask again; others are not held up', (t) => {
+  let now = 0;
+  const rate = new MerchantRate({ requestsPerSecond: 2, burst: 3 }, () => now);
+  const count = (merchantId: string): string => {
+    let headers = '';
+    try {
+      rate.count(merchantId, (told) => (headers = Object.values(told).join(' ')));
+      return headers;
+    } catch (error) {
+      return error instanceof GatewayError ? `${error.code} ${error.retryAfterSeconds}: ${headers}` : String(error);
+    }
+  };
+  t.same(
+    [count('m_1'), count('m_1'), count('m_1'), count('m_1'), count('m_2')],
+    ['3 2 1', '3 1 1', '3 0 2', 'rate_limited 1: 3 0 2', '3 2 1'],
+  );
+  now += 500;
+  t.same([count('m_1'), count('m_1')], ['3 0 2', 'rate_limited 1: 3 0 2']);
+  t.end();
+});
+
+t.test('the rate limit is off unless it is given, and then told in headers', async (t) => {
+  const upstream = await startUpstream(t);
+  const headers = [['x-api-key', liveKey]] as const;
+  const free = await startTestGateway(t, { upstreamUrl: upstream.url });
+  t.equal((await ask(free, { headers })).header('ratelimit-limit'), undefined);
+  const limited = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { rateLimit: { requestsPerSecond: 1, burst: 1 } },
+  });
+  const answers = await Promise.all(Array.from({ length: 12 }, () => ask(limited, { headers })));
+  const passed = answers.filter(({ status }) => status === 200);
+  const refused = answers.filter(({ status }) => status === 429);
+  t.equal(passed.length + refused.length, 12);
+  t.ok(passed.length > 0 && refused.length > 0, `${passed.length} passed, ${refused.length} were refused`);
+  for (const answer of answers) t.equal(answer.header('ratelimit-limit'), '1');
+  for (const answer of refused) {
+    t.equal(answer.body, tooMany);
+    t.equal(answer.header('retry-after'), '1');
+    t.equal(answer.header('ratelimit-remaining'), '0');
+  }
+  t.ok(limited.lines.some((line) => (line.event as { code: string }).code === 'rate_limited'));
+  t.equal((await ask(limited, { headers: [['x-api-key', 'svc_live_wrong']] })).header('ratelimit-limit'), undefined);
+});

@@ -1,0 +1,140 @@
+import t from 'tap';
+import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from '../http/harness.js';
+import { startTestGateway, startUpstream } from '../http/harness.js';
+
+// Headers by which gateways were told who calls, from where and how, by the caller itself.
+const key = ['x-api-key', liveKey] as const;
+const forged = '203.0.113.7';
+
+/** What services behind the gateway may take for its word; each was accepted from a client somewhere. */
+const identityHeaders: readonly (readonly [string, string])[] = [
+  // oauth2-proxy CVE-2025-64484: a service behind WSGI or PHP reads `_` as `-`, and so an alias was let through.
+  ...['X_Forwarded_User', 'X-Forwarded_User', 'x_forwarded-email', 'X_Forwarded_Groups'].map(
+    (name): [string, string] => [name, 'root'],
+  ),
+  // Traefik CVE-2026-39858: aliases of X-Forwarded-* were not removed with them.
+  ...['X_Forwarded_For', 'X_FORWARDED_PROTO', 'X_Real_Ip', 'X-Real_IP', 'X_Forwarded_Tls_Client_Cert'].map(
+    (name): [string, string] => [name, forged],
+  ),
+  ['X_Merchant_Id', 'm_other'],
+  ['X-MERCHANT_ID', 'm_other'],
+  ['x_merchant-key_id', 'key_other'],
+  ['X-Merchant-Environment', 'test'],
+  ['x_gateway_assertion', 'eyJhbGciOiJub25lIn0.e30.'],
+  ['X-Gateway-Assertion', 'eyJhbGciOiJub25lIn0.e30.'],
+  ['X_Request_Id', 'chosen'],
+  ['X_Api_Key', liveKey],
+  ['Forwarded', `for=${forged};proto=https`],
+  ['X-Forwarded-Server', 'evil.example'],
+  ['X-Forwarded-Prefix', '/evil'],
+  ['X-Forwarded-Port', '1'],
+  // oauth2-proxy CVE-2026-40575: what was judged was the path in this header.
+  ['X-Forwarded-Uri', '/v1/transactions'],
+];
+
+t.test('no header of a client speaks in the name of the gateway, under no spelling', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  for (const header of identityHeaders) {
+    upstream.seen.length = 0;
+    t.equal((await ask(gateway, { headers: [key, header] })).status, 200, header[0]);
+    const told = upstream.seen[0]?.rawHeaders ?? [];
+    t.notOk(told.includes(header[1]) || told.includes(header[0]), `${header[0]} does not reach the service`);
+    t.match(upstream.seen[0]?.headers, { 'x-merchant-id': 'm_1', 'x-forwarded-for': '127.0.0.1' });
+  }
+});
+
+// reply-from CVE-2026-33805, Traefik CVE-2024-45410, Fabio CVE-2025-48865, Apache httpd CVE-2022-31813.
+t.test('Connection cannot take away what the gateway says', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const mine = ['x-merchant-id', 'x-merchant-key-id', 'x-merchant-environment', 'x-request-id'];
+  const theirs = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'host', 'content-length'];
+  for (const name of [...mine, ...theirs, 'X-Merchant-ID', 'close, X-Forwarded-For']) {
+    upstream.seen.length = 0;
+    const headers = [key, ['Connection', name]] as const;
+    const answer = await ask(gateway, { method: 'POST', path: '/v1/payouts', body: '{}', headers });
+    t.equal(answer.status, 200, name);
+    t.match(upstream.seen[0]?.headers, {
+      'x-merchant-id': 'm_1',
+      'x-merchant-key-id': 'key_1',
+      'x-merchant-environment': 'live',
+      'x-request-id': answer.header('x-request-id'),
+      'x-forwarded-for': '127.0.0.1',
+      'x-forwarded-proto': 'https',
+      'x-forwarded-host': 'localhost',
+      'content-length': '2',
+    });
+    t.equal(upstream.seen[0]?.body.toString(), '{}');
+  }
+});
+
+t.test('no header but X-Forwarded-For, and that from a trusted proxy alone, tells an address', async (t) => {
+  // Kong #1697, Tyk #624, APISIX CVE-2022-24112 (X-Real-IP passed the check of a loopback address), fastify #5865.
+  const names = ['X-Real-IP', 'X-Client-IP', 'True-Client-IP', 'CF-Connecting-IP', 'X-Cluster-Client-IP', 'Client-IP'];
+  const more = ['X-Originating-IP', 'X-Remote-IP', 'X-Remote-Addr', 'X-ProxyUser-Ip', 'Via', 'X_Forwarded_For'];
+  const upstream = await startUpstream(t);
+  const records = recordsOf(liveKey, { merchant: { ipAllowlist: [forged] } });
+  for (const trustedProxies of [[], ['127.0.0.1']]) {
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, records, config: { trustedProxies } });
+    for (const name of [...names, ...more]) {
+      const answer = await ask(gateway, { headers: [key, [name, forged]] });
+      t.match(answer.body, 'IP address not allowed', `${name} from ${trustedProxies.join() || 'anybody'}`);
+    }
+    const forwarded = await ask(gateway, { headers: [key, ['Forwarded', `for=${forged}`]] });
+    t.match(forwarded.body, 'IP address not allowed');
+    const xForwardedFor = await ask(gateway, { headers: [key, ['X-Forwarded-For', forged]] });
+    t.equal(xForwardedFor.status, trustedProxies.length === 0 ? 401 : 200);
+    const leftMost = await ask(gateway, { headers: [key, ['X-Forwarded-For', `${forged}, 198.51.100.1`]] });
+    t.match(leftMost.body, 'IP address not allowed', 'the left-most entry is what the caller wrote');
+  }
+  t.equal(upstream.seen.length, 1);
+});
+
+t.test('no header but X-Forwarded-Proto, and that from a trusted proxy alone, tells a protocol', async (t) => {
+  // fastify CVE-2026-3635 and CVE-2026-16732: an untrusted peer was believed, or one too many.
+  const upstream = await startUpstream(t);
+  const names = ['X-Forwarded-Protocol', 'X-Forwarded-Ssl', 'X-Url-Scheme', 'Front-End-Https', 'X_Forwarded_Proto'];
+  for (const trustedProxies of [[], ['127.0.0.1']]) {
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { trustedProxies } });
+    const over = async (header: readonly [string, string]): Promise<number> => {
+      const bytes = requestBytes({ headers: [key, header] });
+      return parseAnswer(await exchangeBytes(connect(gateway.http, null), bytes)).status;
+    };
+    for (const name of names) for (const value of ['https', 'on']) t.equal(await over([name, value]), 401, name);
+    t.equal(await over(['Forwarded', 'proto=https']), 401);
+    t.equal(await over(['X-Forwarded-Proto', 'https']), trustedProxies.length === 0 ? 401 : 200);
+  }
+});
+
+t.test('two thousand headers do not hide the one that a proxy adds behind them', async (t) => {
+  // Node forgets headers past the 2,000th, and with them what the trusted proxy said.
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    records: recordsOf(liveKey, { merchant: { ipAllowlist: [forged] } }),
+    config: { trustedProxies: ['127.0.0.1'], limits: { headerBytes: 65_536 } },
+  });
+  const padding = Array.from({ length: 2500 }, (): [string, string] => ['a', 'b']);
+  const allowed = await ask(gateway, { headers: [key, ...padding, ['X-Forwarded-For', forged]] });
+  t.equal(allowed.status, 200);
+  const refused = await ask(gateway, { headers: [key, ...padding, ['X-Forwarded-For', '198.51.100.1']] });
+  t.match(refused.body, 'IP address not allowed');
+  const twoKeys = await ask(gateway, { headers: [key, ...padding, ['X-Forwarded-For', forged], key] });
+  t.match(twoKeys.body, 'Invalid API key format');
+});
+
+t.test('a header of another content type changes no decision and no body (reply-from CVE-2023-51701)', async (t) => {
+  // Also fastify CVE-2022-39288, CVE-2025-32442, CVE-2026-25223 and CVE-2026-33806: content types that were parsed by one side, or crashed it.
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const types = ['application/json ; charset=utf-8', 'ApPlIcAtIoN/JsOn', 'application/json\t', ';', 'a/b; =', '/', ','];
+  for (const type of [...types, 'multipart/form-data', 'application/x-www-form-urlencoded', 'text/plain;\u00a0x']) {
+    upstream.seen.length = 0;
+    const headers = [key, ['Content-Type', type]] as const;
+    const answer = await ask(gateway, { method: 'POST', path: '/v1/payouts', body: '{"a":1,"a":2}', headers });
+    t.equal(answer.status, 200, JSON.stringify(type));
+    t.equal(upstream.seen[0]?.body.toString(), '{"a":1,"a":2}');
+  }
+  t.same(gateway.internalErrors, []);
+});
