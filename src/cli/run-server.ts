@@ -2,7 +2,7 @@ import type { Config } from '../config/schema.js';
 import type { Logger } from '../telemetry/logger.js';
 import { stopOnSignal } from './stop-on-signal.js';
 
-/** Time beyond the drain timeout until the process ends by force. */
+/** Time beyond the drain's delay and timeout until the process ends by force. */
 const marginMilliseconds = 5_000;
 
 /**
@@ -15,6 +15,7 @@ export async function runServer(
   log: Logger,
   start: (closeLater: (close: () => Promise<void>) => void) => Promise<void>,
 ): Promise<void> {
+  const { drainDelaySeconds, drainTimeoutSeconds } = config.limits;
   const closers: (() => Promise<void>)[] = [];
   const stop = async (): Promise<void> => {
     for (const close of closers.splice(0).toReversed()) await close();
@@ -29,7 +30,7 @@ export async function runServer(
       await stop();
       log.info('drained');
     },
-    timeoutMilliseconds: () => config.limits.drainTimeoutSeconds * 1000 + marginMilliseconds,
+    timeoutMilliseconds: () => (drainDelaySeconds + drainTimeoutSeconds) * 1000 + marginMilliseconds,
     onFailure: (error) => {
       log.fatal({ err: error }, 'ends with a failure');
     },

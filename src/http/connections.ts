@@ -13,6 +13,7 @@ export class Connections {
   readonly #sessions = new Set<ServerHttp2Session>();
   readonly #servers = new Set<http.Server>();
   #closing = false;
+  #lastAnswers = false;
 
   /** Adds a server, whose idle connections end with it. */
   serves(server: http.Server): void {
@@ -42,9 +43,17 @@ export class Connections {
     if (this.#closing) session.close();
   }
 
-  /** Says whether the listener is closing, so that an answer is its connection's last. */
-  get closing(): boolean {
-    return this.#closing;
+  /** Says whether an answer is its connection's last. */
+  get answersAreLast(): boolean {
+    return this.#lastAnswers || this.#closing;
+  }
+
+  /**
+   * Ends each connection with its next answer, while new ones are still taken. A connection that is closed between two
+   * requests loses one that is under way; one that ends with an answer loses none.
+   */
+  endWithNextAnswer(): void {
+    this.#lastAnswers = true;
   }
 
   /** Says whether a connection has ever carried a byte of a request. */

@@ -102,7 +102,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   app.addHook('onRequest', authenticationHook(options.authentication));
   app.addHook('onSend', (request, reply, _payload, done) => {
     // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
-    if (connections.closing || request.headers.upgrade !== undefined) reply.raw.shouldKeepAlive = false;
+    if (connections.answersAreLast || request.headers.upgrade !== undefined) reply.raw.shouldKeepAlive = false;
     if (http2RequestOf(request.raw) === null) closeOverUnreadBody(reply);
     done();
   });

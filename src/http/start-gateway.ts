@@ -1,5 +1,5 @@
 import type { AddressInfo } from 'node:net';
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate, setTimeout as wait } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import { asListenError } from '../config/listen-error.js';
 import { readOperatorFile } from '../config/operator-file.js';
@@ -49,8 +49,12 @@ export interface RunningGateway {
   readonly addresses: Readonly<Record<'https' | 'http' | 'management', AddressInfo | null>>;
   /** Looks at once whether certificates or ticket keys have changed; otherwise that happens by itself. */
   reloadTls(): Promise<void>;
-  /** Stops taking requests, lets those in flight end within the drain timeout, and closes everything. */
-  drain(): Promise<void>;
+  /**
+   * Says that it is not ready, and for the drain delay ends connections with their answers; then stops taking requests,
+   * lets those in flight end within the drain timeout, and closes everything.
+   * @param delayed is over when the delay is
+   */
+  drain(delayed?: Promise<unknown>): Promise<void>;
 }
 
 interface Address {
@@ -143,8 +147,10 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
   let tls: OpenTls | null = null;
   const warnings = (): string[] => (tls === null ? [] : expiryWarnings(tls.endpoint.material, ports.clock.now()));
   const health = createManagement({ readinessProblems, warnings, metrics, identity: ports.identity });
-  const drain = async (): Promise<void> => {
+  const drain = async (delayed?: Promise<unknown>): Promise<void> => {
     draining = true;
+    for (const { connections } of listeners) connections.endWithNextAnswer();
+    await (delayed ?? wait(config.limits.drainDelaySeconds * 1000));
     await tls?.reload.stop();
     await closeAll(listeners, config.limits.drainTimeoutSeconds);
     stopWatching();
@@ -176,7 +182,7 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
       drain,
     };
   } catch (error) {
-    await drain();
+    await drain(Promise.resolve());
     throw error;
   }
 }

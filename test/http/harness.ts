@@ -195,8 +195,8 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     onOverload: () => undefined,
   });
   let drained: Promise<void> | null = null;
-  const drain = (): Promise<void> => (drained ??= gateway.drain());
-  t.teardown(drain);
+  const drain = (delayed?: Promise<unknown>): Promise<void> => (drained ??= gateway.drain(delayed));
+  t.teardown(() => drain());
   const { addresses } = gateway;
   return {
     addresses,

@@ -150,11 +150,19 @@ export const limits = section(
         'Mean delay of the event loop, over two seconds, from which on requests are refused with 503 instead of ' +
         'being queued, until it is half of that. 0: never.',
     }),
+    drainDelaySeconds: Type.Integer({
+      minimum: 0,
+      maximum: 600,
+      default: 0,
+      description:
+        'How long connections are still taken once the gateway is told to stop, while it says that it is not ready and ' +
+        'each answer is the last of its connection. As long as what is in front needs to notice.',
+    }),
     drainTimeoutSeconds: Type.Integer({
       minimum: 0,
       maximum: 3600,
       default: 30,
-      description: 'How long requests in progress may take to finish once the gateway is told to stop.',
+      description: 'How long requests in progress may take to finish after that.',
     }),
   },
   { description: 'Limits of what clients may take. Nothing is unlimited.' },
