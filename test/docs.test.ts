@@ -69,6 +69,9 @@ t.test('the links of the documents lead somewhere', (t) => {
     'docs/registry.md',
     'docs/failure-modes.md',
     'docs/benchmarks.md',
+    'docs/operations.md',
+    'docs/security.md',
+    'helm/README.md',
   ]) {
     const folder = new URL(`../${file}`, import.meta.url);
     for (const [, target = ''] of readFileSync(file, 'utf8').matchAll(/\]\((?!#|https?:)([^)#]+)\)/g)) {

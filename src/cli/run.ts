@@ -9,6 +9,7 @@ import { auditCommand } from './audit/audit.js';
 import { fingerprintCommand } from './audit/fingerprint.js';
 import type { CommandIo } from './command-io.js';
 import { configCommand } from './config.js';
+import { databaseCommand } from './database.js';
 import { devCommand } from './dev.js';
 import { gatewayCommand } from './gateway.js';
 import { openapiCommand } from './openapi.js';
@@ -35,6 +36,7 @@ function createProgram(io: CommandIo): Command {
     .addCommand(gatewaysCommand(io))
     .addCommand(eventsCommand(io))
     .addCommand(auditCommand(io))
+    .addCommand(databaseCommand(io))
     .addCommand(configCommand(io))
     .addCommand(openapiCommand(io));
 }

@@ -1,0 +1,118 @@
+// Writes values.schema.json and README.md from values.yaml and the product's own options: `npm run chart`, after a build.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { format } from 'prettier';
+import { isMap, parseDocument } from 'yaml';
+import { configSchema } from '../dist/config/schema.js';
+import { formOf } from './value-forms.mjs';
+
+const read = (name) => readFileSync(new URL(name, import.meta.url), 'utf8');
+
+/** Options of the product that the chart sets by itself; in `config` they are unknown names. */
+const ownedByTheChart = [
+  'environment',
+  'listen.http',
+  'listen.management',
+  'listen.https.host',
+  'listen.https.port',
+  'listen.https.certFile',
+  'listen.https.keyFile',
+  'keyStore.redis.passwordFile',
+  'keyStore.redis.caFile',
+  'keys.pepperFile',
+  'registry.listen',
+  'registry.database',
+  'registry.tokenFile',
+  'services.listen',
+  'services.database',
+  'identity.signingKeyFile',
+  'accessLog.secretFile',
+  'limits.drainDelaySeconds',
+];
+
+/** JSON Schema as Helm knows it: without our own keywords, and without patterns that Go's regular expressions lack. */
+function optionsOf(option, path = '') {
+  const { properties, patternProperties, items, anyOf, pattern, description } = option;
+  const kept = Object.fromEntries(
+    ['type', 'enum', 'minimum', 'maximum', 'minLength', 'maxLength', 'minItems', 'maxItems', 'additionalProperties']
+      .filter((keyword) => keyword in option)
+      .map((keyword) => [keyword, option[keyword]]),
+  );
+  const children = (group, name) =>
+    Object.fromEntries(
+      Object.entries(group)
+        .filter(([key]) => !ownedByTheChart.includes(name(key)))
+        .map(([key, child]) => [key, optionsOf(child, name(key))]),
+    );
+  return {
+    ...(description ? { description } : {}),
+    ...kept,
+    ...(pattern === undefined || /\(\?|\\u/.test(pattern) ? {} : { pattern }),
+    ...(properties && { properties: children(properties, (key) => (path === '' ? key : `${path}.${key}`)) }),
+    ...(patternProperties && { patternProperties: children(patternProperties, (key) => `${path}[${key}]`) }),
+    ...(items && { items: optionsOf(items, `${path}[]`) }),
+    ...(anyOf && { anyOf: anyOf.map((one) => optionsOf(one, path)) }),
+  };
+}
+
+/** What one value is: its path, its comment, its default and, for a group, the values in it. */
+function valuesIn(map, parent = '') {
+  return map.items.map(({ key, value }, index) => {
+    const comment = key.commentBefore ?? (index === 0 ? map.commentBefore : undefined) ?? '';
+    const path = parent === '' ? key.value : `${parent}.${key.value}`;
+    const description = comment
+      .split(/\n\s*\n/)
+      .at(-1)
+      .split('\n')
+      .map((line) => line.trim())
+      .join(' ');
+    const isGroup = isMap(value) && value.items.length > 0 && !formOf(path);
+    return { path, name: key.value, description, value: value.toJSON(), parts: isGroup ? valuesIn(value, path) : null };
+  });
+}
+
+function schemaOf({ path, description, value, parts }) {
+  const described = description === '' ? {} : { description };
+  const form = formOf(path);
+  if (form) return { ...described, ...form };
+  if (parts) return { ...described, ...groupOf(parts) };
+  if (typeof value === 'boolean') return { ...described, type: 'boolean' };
+  if (typeof value === 'string') return { ...described, type: 'string' };
+  if (Number.isInteger(value)) return { ...described, type: 'integer', minimum: 0 };
+  throw new Error(`${path}: what may it be? Say so in value-forms.mjs.`);
+}
+
+function groupOf(parts) {
+  const properties = Object.fromEntries(parts.map((part) => [part.name, schemaOf(part)]));
+  return { type: 'object', additionalProperties: false, properties };
+}
+
+function rowsOf({ path, description, value, parts }) {
+  const rows = parts && parts.some((part) => part.description !== '') ? parts.flatMap(rowsOf) : [];
+  if (rows.length > 0) return rows;
+  return [`| \`${path}\` | ${description} | \`${JSON.stringify(value)}\` |`];
+}
+
+const values = valuesIn(parseDocument(read('values.yaml')).contents);
+const whole = groupOf(values);
+const gateway = whole.properties.gateway;
+// Helm itself puts `global` into every chart's values.
+whole.properties.global = { type: 'object' };
+const schema = {
+  $schema: 'http://json-schema.org/draft-07/schema#',
+  title: 'Values of the merchant-gateway chart',
+  ...whole,
+  definitions: { config: optionsOf(configSchema), gateway },
+};
+schema.properties.gateway = { $ref: '#/definitions/gateway' };
+
+const document = `${read('README.in.md').trimEnd()}
+
+| value | what it is | default |
+| --- | --- | --- |
+${values.flatMap(rowsOf).join('\n')}
+`;
+
+const target = process.argv[2] === undefined ? new URL('./', import.meta.url) : new URL(`file://${process.argv[2]}/`);
+const json = { parser: 'json', printWidth: 120 };
+writeFileSync(new URL('values.schema.json', target), await format(JSON.stringify(schema), json));
+writeFileSync(new URL('README.md', target), document);

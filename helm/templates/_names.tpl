@@ -1,0 +1,82 @@
+{{/* Short enough for what is put behind it. */}}
+{{- define "merchant-gateway.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "merchant-gateway.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (default $.Chart.AppVersion .tag) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What tells the pods of one part. Takes root and component, such as gateway-live. */}}
+{{- define "merchant-gateway.selectorLabels" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "merchant-gateway.labels" -}}
+{{ include "merchant-gateway.selectorLabels" . }}
+app.kubernetes.io/version: {{ default .root.Chart.AppVersion .root.Values.image.tag | quote }}
+app.kubernetes.io/part-of: merchant-gateway
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The metadata of an object. Takes root, component, name and, if need be, annotations and labels. */}}
+{{- define "merchant-gateway.metadata" -}}
+name: {{ .name }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "merchant-gateway.labels" . | nindent 2 }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (default (dict) .annotations) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The values of the gateways of one environment. Takes root and environment. */}}
+{{- define "merchant-gateway.gatewayValues" -}}
+{{- $overrides := (index .root.Values.environments .environment).gateway -}}
+{{- mergeOverwrite (deepCopy .root.Values.gateway) (deepCopy $overrides) | toJson -}}
+{{- end -}}
+
+{{/* The names of the environments that are enabled, as a list in JSON. */}}
+{{- define "merchant-gateway.environments" -}}
+{{- $names := list -}}
+{{- range $name := list "live" "test" -}}
+{{- if (index $.Values.environments $name).enabled -}}
+{{- $names = append $names $name -}}
+{{- end -}}
+{{- end -}}
+{{- $names | toJson -}}
+{{- end -}}
+
+{{/* Says whether a part has PostgreSQL. Takes root and part. */}}
+{{- define "merchant-gateway.hasPostgres" -}}
+{{- if (index .root.Values.secrets (printf "%sDatabase" .part)).existingSecret -}}true{{- end -}}
+{{- end -}}
+
+{{- define "merchant-gateway.hasTls" -}}
+{{- if or .tls.existingSecret .tls.certManager.enabled -}}true{{- end -}}
+{{- end -}}

@@ -1,0 +1,117 @@
+{{/* What is wrong with the values of one environment's gateways. Takes root, environment and settings; a list in JSON. */}}
+{{- define "merchant-gateway.gatewayProblems" -}}
+{{- $problems := list -}}
+{{- $settings := .settings -}}
+{{- $config := mergeOverwrite (deepCopy .root.Values.config) (deepCopy $settings.config) -}}
+{{- $proxies := dig "trustedProxies" list $config -}}
+{{- $hasTls := include "merchant-gateway.hasTls" $settings -}}
+{{- $service := $settings.service -}}
+{{- if not (or $hasTls $proxies) -}}
+{{- $problems = append $problems "no TLS and no trusted proxy: no request could ever be accepted. Set gateway.tls, or name the proxies that terminate TLS in config.trustedProxies" -}}
+{{- end -}}
+{{- if not (or $hasTls $settings.plainListener) -}}
+{{- $problems = append $problems "no TLS and no plain listener: nobody could connect. Set gateway.tls or gateway.plainListener" -}}
+{{- end -}}
+{{- if and $settings.tls.existingSecret $settings.tls.certManager.enabled -}}
+{{- $problems = append $problems "gateway.tls.existingSecret and gateway.tls.certManager are both set: choose one certificate" -}}
+{{- end -}}
+{{- if and $settings.tls.certManager.enabled (not (and $settings.tls.certManager.dnsNames $settings.tls.certManager.issuerRef.name)) -}}
+{{- $problems = append $problems "gateway.tls.certManager needs issuerRef.name and at least one of dnsNames" -}}
+{{- end -}}
+{{- range $proxy := $proxies -}}
+{{- if regexMatch "/[0-7]$" (toString $proxy) -}}
+{{- $problems = append $problems (printf "config.trustedProxies has %v: any client could then choose its own address. Name the proxies alone" $proxy) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (dig "proxyProtocol" false $config) (not $proxies) -}}
+{{- $problems = append $problems "config.proxyProtocol without config.trustedProxies: the header of nobody would be believed" -}}
+{{- end -}}
+{{- if and (eq .environment "live") (not .root.Values.secrets.keyPepper.existingSecret) -}}
+{{- $problems = append $problems "production without a pepper: whoever reads Redis could test guesses of keys. Set secrets.keyPepper.existingSecret" -}}
+{{- end -}}
+{{- if not (or .root.Values.services.enabled (dig "upstreams" dict $config)) -}}
+{{- $problems = append $problems "no services behind the gateway: name them in config.upstreams, or set services.enabled" -}}
+{{- end -}}
+{{- if and (dig "torExits" "enabled" true $config) (not (or .root.Values.torExits.existingConfigMap (dig "torExits" "sources" list $config))) -}}
+{{- $problems = append $problems "no list of Tor exits: set torExits.existingConfigMap or config.torExits.sources, or switch the rule off by config.torExits.enabled" -}}
+{{- end -}}
+{{- $redis := dig "keyStore" "redis" dict $config -}}
+{{- if eq (dig "keyStore" "kind" "redis" $config) "memory" -}}
+{{- $problems = append $problems "config.keyStore.kind is memory: each pod would have merchants and keys of its own. Use Redis" -}}
+{{- else if not (or (hasKey $redis "url") (hasKey $redis "sentinel") (hasKey $redis "cluster")) -}}
+{{- $problems = append $problems "no Redis: set config.keyStore.redis.url, or sentinel; without them it would be looked for in the pod itself" -}}
+{{- end -}}
+{{- if and $settings.autoscaling.enabled (not (kindIs "invalid" $settings.replicas)) -}}
+{{- $problems = append $problems "gateway.autoscaling with gateway.replicas: each would undo the other. Leave replicas null" -}}
+{{- end -}}
+{{- if and $settings.autoscaling.enabled (gt (int $settings.autoscaling.minReplicas) (int $settings.autoscaling.maxReplicas)) -}}
+{{- $problems = append $problems "gateway.autoscaling.minReplicas is above maxReplicas" -}}
+{{- end -}}
+{{- $least := int (ternary (ternary 3 $settings.replicas (kindIs "invalid" $settings.replicas)) $settings.autoscaling.minReplicas (not $settings.autoscaling.enabled)) -}}
+{{- with include "merchant-gateway.budgetProblem" (dict "budget" $settings.podDisruptionBudget "replicas" $least "name" "gateway.podDisruptionBudget") -}}
+{{- $problems = append $problems . -}}
+{{- end -}}
+{{- if and (eq $service.type "ClusterIP") $service.externalTrafficPolicy -}}
+{{- $problems = append $problems "gateway.service.externalTrafficPolicy has no effect on a ClusterIP: leave it null, or set type" -}}
+{{- end -}}
+{{- if and (eq (default "" $service.externalTrafficPolicy) "Cluster") (not $proxies) -}}
+{{- $problems = append $problems "gateway.service.externalTrafficPolicy Cluster replaces every client's address by a node's, so that allowlists and Tor exits mean nothing. Use Local, or a proxy in config.trustedProxies" -}}
+{{- end -}}
+{{- $endsInFront := or $settings.ingress.enabled (and $settings.route.enabled (eq $settings.route.kind "HTTPRoute")) -}}
+{{- if and $endsInFront (not (and $proxies $settings.plainListener)) -}}
+{{- $problems = append $problems "an Ingress or HTTPRoute terminates TLS in front: name its proxies in config.trustedProxies, and keep gateway.plainListener" -}}
+{{- end -}}
+{{- if and $settings.route.enabled (eq $settings.route.kind "TLSRoute") (not $hasTls) -}}
+{{- $problems = append $problems "a TLSRoute passes TLS through: set gateway.tls" -}}
+{{- end -}}
+{{- if and $settings.route.enabled (not (and $settings.route.parentRefs $settings.route.hostnames)) -}}
+{{- $problems = append $problems "gateway.route needs parentRefs and hostnames" -}}
+{{- end -}}
+{{- if and $settings.ingress.enabled (not $settings.ingress.hosts) -}}
+{{- $problems = append $problems "gateway.ingress needs hosts" -}}
+{{- end -}}
+{{- $problems | toJson -}}
+{{- end -}}
+
+{{/* Why a budget would block the draining of nodes for ever; empty if it does not. Takes budget, replicas, name. */}}
+{{- define "merchant-gateway.budgetProblem" -}}
+{{- with .budget -}}
+{{- if .enabled -}}
+{{- $both := and (not (kindIs "invalid" .minAvailable)) (not (kindIs "invalid" .maxUnavailable)) -}}
+{{- $neither := and (kindIs "invalid" .minAvailable) (kindIs "invalid" .maxUnavailable) -}}
+{{- $atLeast := include "merchant-gateway.podsOf" (dict "share" .minAvailable "replicas" $.replicas) | int -}}
+{{- $atMost := include "merchant-gateway.podsOf" (dict "share" .maxUnavailable "replicas" $.replicas) | int -}}
+{{- if or $both $neither -}}
+{{- printf "%s needs one of maxUnavailable and minAvailable; null is none" $.name -}}
+{{- else if and (kindIs "invalid" .maxUnavailable) (ge $atLeast (int $.replicas)) -}}
+{{- printf "%s wants %d of %d pods at all times: no node could ever be drained. Lower minAvailable" $.name $atLeast (int $.replicas) -}}
+{{- else if and (kindIs "invalid" .minAvailable) (eq $atMost 0) -}}
+{{- printf "%s lets no pod be away: no node could ever be drained. Raise maxUnavailable" $.name -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A number of pods, or a percentage of them, rounded up as Kubernetes does. Takes share and replicas. */}}
+{{- define "merchant-gateway.podsOf" -}}
+{{- if kindIs "string" .share -}}
+{{- divf (mul (trimSuffix "%" .share | int) .replicas) 100 | ceil -}}
+{{- else -}}
+{{- int .share -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What is wrong with a part that has a database. Takes root and part; a list in JSON. */}}
+{{- define "merchant-gateway.storedPartProblems" -}}
+{{- $problems := list -}}
+{{- $settings := index .root.Values .part -}}
+{{- if and (gt (int $settings.replicas) 1) (not (include "merchant-gateway.hasPostgres" .)) -}}
+{{- $problems = append $problems (printf "%s.replicas is above 1 with SQLite, which one process alone may write. Set secrets.%sDatabase.existingSecret" .part .part) -}}
+{{- end -}}
+{{- if gt (int $settings.replicas) 1 -}}
+{{- with include "merchant-gateway.budgetProblem" (dict "budget" $settings.podDisruptionBudget "replicas" $settings.replicas "name" (printf "%s.podDisruptionBudget" .part)) -}}
+{{- $problems = append $problems . -}}
+{{- end -}}
+{{- end -}}
+{{- $problems | toJson -}}
+{{- end -}}

@@ -1,0 +1,111 @@
+{{/* The port on which a part listens. */}}
+{{- define "merchant-gateway.partPort" -}}
+{{- ternary "9443" "7080" (eq . "registry") -}}
+{{- end -}}
+
+{{/* Everything of a part that has a database: the registry or the services. Takes root and part. */}}
+{{- define "merchant-gateway.storedPart" -}}
+{{- $settings := index .root.Values .part }}
+{{- $name := printf "%s-%s" (include "merchant-gateway.fullname" .root) .part }}
+{{- $part := dict "root" .root "part" .part "component" .part "name" $name "settings" $settings }}
+{{- $port := include "merchant-gateway.partPort" .part | int }}
+{{- $hasPostgres := include "merchant-gateway.hasPostgres" . }}
+{{- $drainSeconds := int (dig "limits" "drainTimeoutSeconds" 30 .root.Values.config) }}
+{{- $volumes := list }}
+{{- $mounts := list }}
+{{- if not $hasPostgres }}
+{{- $claim := default $name $settings.persistence.existingClaim }}
+{{- $volumes = append $volumes (dict "name" "data" "persistentVolumeClaim" (dict "claimName" $claim)) }}
+{{- $mounts = append $mounts (dict "name" "data" "mountPath" "/var/lib/merchant-gateway/data") }}
+{{- end }}
+{{- $open := dict "tcpSocket" (dict "port" "api") }}
+{{- $ready := $open }}
+{{- if eq .part "registry" }}
+{{- $open = dict "httpGet" (dict "path" "/livez" "port" "api") }}
+{{- $ready = dict "httpGet" (dict "path" "/readyz" "port" "api") }}
+{{- end }}
+{{- $probes := dict
+  "startupProbe" (merge (dict "periodSeconds" 2 "failureThreshold" 60) $open)
+  "livenessProbe" (merge (dict "periodSeconds" 10 "timeoutSeconds" 3 "failureThreshold" 6) $open)
+  "readinessProbe" (merge (dict "periodSeconds" 5 "timeoutSeconds" 3 "failureThreshold" 2) $ready)
+}}
+---
+{{ include "merchant-gateway.configMap" $part }}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  {{- include "merchant-gateway.metadata" $part | nindent 2 }}
+spec:
+  replicas: {{ $settings.replicas }}
+  revisionHistoryLimit: 5
+  strategy:
+    {{- if $hasPostgres }}
+    type: RollingUpdate
+    rollingUpdate: { maxUnavailable: 0, maxSurge: 1 }
+    {{- else }}
+    # Two processes may not write one SQLite file.
+    type: Recreate
+    {{- end }}
+  selector:
+    matchLabels:
+      {{- include "merchant-gateway.selectorLabels" $part | nindent 6 }}
+  template:
+    {{- include "merchant-gateway.pod" (merge (dict
+      "args" (list .part "--config" "/etc/merchant-gateway/config/gateway.yaml")
+      "configMap" $name
+      "graceSeconds" (add 5 $drainSeconds 10)
+      "preStopSeconds" 5
+      "ports" (dict "api" $port)
+      "probes" $probes
+      "volumes" $volumes
+      "mounts" $mounts
+    ) $part) | nindent 4 }}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "merchant-gateway.metadata" $part | nindent 2 }}
+spec:
+  selector:
+    {{- include "merchant-gateway.selectorLabels" $part | nindent 4 }}
+  ports:
+    - { name: api, port: {{ $settings.servicePort }}, targetPort: api }
+{{- if and $settings.podDisruptionBudget.enabled (gt (int $settings.replicas) 1) }}
+---
+{{ include "merchant-gateway.budget" (merge (dict "budget" $settings.podDisruptionBudget) $part) }}
+{{- end }}
+{{- if and (not $hasPostgres) (not $settings.persistence.existingClaim) }}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  {{- include "merchant-gateway.metadata" (merge (dict "annotations" (dict "helm.sh/resource-policy" "keep")) $part) | nindent 2 }}
+spec:
+  accessModes: [ReadWriteOnce]
+  {{- with $settings.persistence.storageClass }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources: { requests: { storage: {{ $settings.persistence.size }} } }
+{{- end }}
+{{- if and $hasPostgres .root.Values.migrations.enabled }}
+{{- $job := merge (dict "isMigration" true "component" (printf "%s-migration" .part) "name" (printf "%s-migration" $name)) $part }}
+{{- $hook := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
+---
+{{ include "merchant-gateway.configMap" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-5") $hook)) $job) }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  {{- include "merchant-gateway.metadata" (merge (dict "annotations" $hook) $job) | nindent 2 }}
+spec:
+  backoffLimit: 2
+  activeDeadlineSeconds: 600
+  template:
+    {{- include "merchant-gateway.pod" (merge (dict
+      "args" (list "database" "migrate" .part "--config" "/etc/merchant-gateway/config/gateway.yaml")
+      "configMap" (printf "%s-migration" $name)
+      "graceSeconds" 30
+    ) $job) | nindent 4 }}
+{{- end }}
+{{- end -}}

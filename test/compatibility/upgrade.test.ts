@@ -1,0 +1,133 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import Libsql from 'libsql';
+import t from 'tap';
+import { parse } from 'yaml';
+import type { StoredRecords } from '../../src/adapters/memory/memory-records.js';
+import { loadConfig } from '../../src/config/load.js';
+import { openRegistryDatabase } from '../../src/registry/registry-database.js';
+import { openServicesDatabase } from '../../src/services/services-database.js';
+import { ask, connect, exchangeBytes, startTestGateway, startUpstream } from '../http/harness.js';
+import { pepper, registryFixture } from '../registry/registry-fixture.js';
+
+/*
+ * What released versions wrote must go on working: each folder here is a version, and what it holds is never changed.
+ * The records, the databases and the lines were written by that version's own code.
+ */
+const versions = readdirSync(import.meta.dirname, { withFileTypes: true })
+  .filter((entry) => entry.isDirectory())
+  .map(({ name }) => name);
+
+/** Keys of the records, which open nothing but them. */
+const keys = {
+  live: 'svc_live_6ZQh5kgopJqUDcamWUgwWUIOiafHB3Zyga8LVNwxQda2Rm9L1',
+  test: 'svc_test_T4QM0yfaC41UMRbKryTmRtwnN1iSy4VuRHphwkquevU3mBwCP',
+  revoked: 'svc_live_JdIbi3CttKBv6fYuidbz18IsuOY6RFf3ck3bAie1iFv38X5QT',
+};
+
+/** The dotted names of everything in a line, with the types of their values. */
+function typesOf(value: unknown, name = ''): Map<string, string> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    return new Map([[name, value === null ? 'null' : Array.isArray(value) ? 'list' : typeof value]]);
+  }
+  return new Map(
+    Object.entries(value).flatMap(([key, part]) => [...typesOf(part, name === '' ? key : `${name}.${key}`)]),
+  );
+}
+
+for (const version of versions) {
+  const read = (name: string): string => readFileSync(path.join(import.meta.dirname, version, name), 'utf8');
+
+  t.test(`records of ${version} open and refuse what they did, and lines have what they had`, async (t) => {
+    const upstream = await startUpstream(t);
+    const gateway = await startTestGateway(t, {
+      upstreamUrl: upstream.url,
+      records: JSON.parse(read('records.json')) as StoredRecords,
+      pepper,
+      torExits: ['203.0.113.7'],
+      config: { trustedProxies: ['127.0.0.1'] },
+    });
+    const callOf = (key: string, ...more: (readonly [string, string])[]) =>
+      [['x-api-key', key], ['user-agent', 'fixture/1'], ...more] as const;
+    const statuses = [
+      (await ask(gateway, { headers: callOf(keys.live) })).status,
+      (await ask(gateway, { headers: callOf(keys.live), method: 'POST', path: '/v1/payouts', body: '{}' })).status,
+      (await ask(gateway, { headers: callOf(keys.live), path: '/v1/nowhere' })).status,
+      (await ask(gateway, {})).status,
+      (await ask(gateway, { headers: callOf(keys.test) })).status,
+      (await ask(gateway, { headers: callOf(keys.revoked) })).status,
+      (await ask(gateway, { headers: callOf(keys.live, ['x-forwarded-for', '203.0.113.7']) })).status,
+      (await ask(gateway, { headers: callOf(keys.live), path: '/v1//x' })).status,
+    ];
+    await exchangeBytes(connect(gateway.https, gateway.ca), 'garbage\r\n\r\n');
+    t.same(statuses, [200, 200, 404, 401, 401, 401, 401, 400]);
+
+    const old = read('access-log.ndjson')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { event: { code: string } });
+    t.same(
+      gateway.lines.map((line) => (line.event as { code: string }).code),
+      old.map(({ event }) => event.code),
+      'the same decisions by the same codes',
+    );
+    for (const [index, line] of old.entries()) {
+      const now = typesOf(gateway.lines[index]);
+      const lost = [...typesOf(line)].filter(([name, type]) => now.get(name) !== type);
+      t.same(lost, [], `no field of the line ${line.event.code} is gone or of another type`);
+    }
+  });
+
+  t.test(`records of ${version} open the sandbox with their allowlists`, async (t) => {
+    const upstream = await startUpstream(t);
+    const gateway = await startTestGateway(t, {
+      upstreamUrl: upstream.url,
+      records: JSON.parse(read('records.json')) as StoredRecords,
+      pepper,
+      config: { environment: 'test', trustedProxies: ['127.0.0.1'] },
+    });
+    const from = async (address: string, origin: string): Promise<string> => {
+      const headers = [
+        ['x-api-key', keys.test],
+        ['x-forwarded-for', address],
+        ['origin', origin],
+      ] as const;
+      const { status, body } = await ask(gateway, { headers });
+      return `${status} ${status === 200 ? '' : (JSON.parse(body) as { message: string }).message}`.trim();
+    };
+    t.equal(await from('203.0.113.9', 'https://www.shop.example'), '200');
+    t.equal(await from('198.51.100.9', 'https://www.shop.example'), '401 IP address not allowed');
+    t.equal(await from('2001:db8::9', 'https://other.example'), '401 Origin not allowed');
+  });
+
+  t.test(`the configuration of ${version} says what it said`, (t) => {
+    const config = loadConfig({ text: read('gateway.yaml'), env: {} });
+    const { upstreams, ...said } = parse(read('gateway.yaml')) as Record<string, unknown>;
+    t.match(config, said, 'each option has the value that it was given');
+    t.match(config.upstreams, {
+      core: (upstreams as Record<string, object>).core,
+      other: { url: 'http://other.example:8080' },
+    });
+    t.end();
+  });
+
+  t.test(`databases of ${version} are brought up to date with all that is in them`, async (t) => {
+    const directory = t.testdir();
+    for (const part of ['registry', 'services']) {
+      const database = new Libsql(path.join(directory, `${part}.db`));
+      database.exec(read(`${part}.sql`));
+      database.close();
+    }
+    const { call } = await registryFixture(t, `sqlite:${directory}/registry.db`);
+    const merchants = await call<{ name: string; id: string }[]>('GET', '/merchants');
+    t.same(merchants.body.data.map(({ name }) => name).toSorted(), ['Shop', 'Åsa & Co']);
+    const shop = merchants.body.data.find(({ name }) => name === 'Shop');
+    const listed = await call<{ status: string }[]>('GET', `/merchants/${shop?.id ?? ''}/keys`);
+    t.same(listed.body.data.map(({ status }) => status).toSorted(), ['ACTIVE', 'REVOKED']);
+    t.equal((await call<unknown[]>('GET', '/events')).body.data.length, 6, 'with every event');
+    const services = await openServicesDatabase({ url: `sqlite:${directory}/services.db` });
+    await services.destroy();
+    const again = await openRegistryDatabase({ url: `sqlite:${directory}/registry.db`, generation: 'another' });
+    await again.destroy();
+  });
+}

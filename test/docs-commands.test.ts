@@ -1,0 +1,139 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+import { parse } from 'yaml';
+import { run } from '../src/cli/run.js';
+
+const documents = [
+  'README.md',
+  'helm/README.md',
+  'tor-exit-list/README.md',
+  ...readdirSync('docs')
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `docs/${name}`),
+];
+
+/** The command lines of a document: what stands after a spelling of the executable, up to the shell's next command. */
+function commandsIn(text: string): string[] {
+  const spelling =
+    /(?:^|[\s`])(?:node \S*dist\/cli\/main\.js|(?:npx )?merchant-gateway(?= [a-z-])|npm start --)((?: [^\s`|;&>#]+)+)/g;
+  const code = [...text.replaceAll('\\\n', ' ').matchAll(/```sh\n([^]*?)```|`([^`\n]+)`/g)].map(
+    ([, block, inline]) => block ?? inline ?? '',
+  );
+  return code
+    .flatMap((part) => part.split('\n').flatMap((line) => [...line.replaceAll(/ +/g, ' ').matchAll(spelling)]))
+    .map(([whole, rest = '']) => (whole.includes('npm start') ? `dev${rest}` : rest.trim()));
+}
+
+async function helpOf(words: readonly string[]): Promise<string | null> {
+  let help = '';
+  const status = await run([...words, '--help'], { out: (text) => (help += text), err: () => undefined });
+  return status === 0 && help.startsWith(`Usage: ${['merchant-gateway', ...words].join(' ')}`) ? help : null;
+}
+
+/** Why a command line is none of the command table; null if it is one. */
+async function problemOf(line: string): Promise<string | null> {
+  const words = line.split(' ');
+  const [first = '', second = ''] = words;
+  const help = (await helpOf([first, second].filter((word) => /^[a-z]/.test(word)))) ?? (await helpOf([first]));
+  if (first.startsWith('-')) return (await helpOf([]))?.includes(first) === true ? null : `no option ${first}`;
+  if (help === null) return 'no such command';
+  if (help.includes('\nCommands:') && /^[a-z]/.test(second)) return `no command ${second}`;
+  const options = new Set([...help.matchAll(/(?<= )--[a-z-]+/g)].map(([option]) => option));
+  const unknown = words.filter((word) => word.startsWith('--')).find((word) => !options.has(word.split('=')[0] ?? ''));
+  return unknown === undefined ? null : `no option ${unknown}`;
+}
+
+t.test('every command of the documents is in the command table, with its options', async (t) => {
+  let found = 0;
+  for (const document of documents) {
+    for (const line of commandsIn(readFileSync(document, 'utf8'))) {
+      found += 1;
+      t.equal(await problemOf(line), null, `${document}: ${line}`);
+    }
+  }
+  t.ok(found > 30, `${found} commands are looked at`);
+  t.equal(await problemOf('merchants destroy m_1'), 'no command destroy', 'a command that is none is seen');
+  t.equal(await problemOf('merchants create --nam x'), 'no option --nam');
+});
+
+t.test('the documents name package scripts that there are', (t) => {
+  const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
+  for (const document of documents) {
+    for (const [, name = ''] of readFileSync(document, 'utf8').matchAll(/npm run (?:--silent )?([a-z:]+)/g)) {
+      t.ok(name in scripts, `${document}: npm run ${name}`);
+    }
+  }
+  t.end();
+});
+
+t.test('each alert of the chart has its row in the operations document, and no other has', (t) => {
+  const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
+    groups: { rules: { alert: string }[] }[];
+  };
+  const rows = [...readFileSync('docs/operations.md', 'utf8').matchAll(/^\| `(Gateway\w+)` \|/gm)].map(
+    ([, name]) => name,
+  );
+  t.same(rows.toSorted(), groups.flatMap(({ rules }) => rules.map(({ alert }) => alert)).toSorted());
+  t.end();
+});
+
+t.test('alerts and dashboard ask for metrics that there are, by codes that there are', async (t) => {
+  const { GatewayMetrics } = await import('../src/telemetry/metrics.js');
+  const { gatewayErrors } = await import('../src/http/errors.js');
+  const { denials } = await import('../src/policy/denials.js');
+  const metrics = new GatewayMetrics('live', {
+    isReady: () => true,
+    keyStoreProblem: () => null,
+    accessLog: { problem: () => null, lost: () => 0, heldBytes: () => 0 },
+  });
+  metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
+  const { text } = await metrics.render();
+  const asked = readFileSync('helm/files/alerts.yaml', 'utf8') + readFileSync('helm/files/dashboard.json', 'utf8');
+  const names = new Set(
+    [...asked.matchAll(/\b((?:gateway|nodejs|process)_[a-z0-9_]+)(?=\{)/g)].map(([, name = '']) => name),
+  );
+  t.ok(names.size >= 5);
+  for (const name of names) t.match(text, new RegExp(`^${name}(?:\\{| )`, 'm'), name);
+  const codes = [...asked.matchAll(/code!?=~?\\?"([a-z_|]+)\\?"/g)].flatMap(([, list = '']) => list.split('|'));
+  const known = new Set(['accepted', ...Object.keys(gatewayErrors), ...denials.map(({ code }) => code)]);
+  t.same(
+    codes.filter((code) => !known.has(code)),
+    [],
+  );
+});
+
+t.test('the compose file mounts what its configuration names', (t) => {
+  const folder = 'docs/compose';
+  const compose = parse(readFileSync(path.join(folder, 'compose.yaml'), 'utf8'), { merge: true }) as {
+    services: Record<
+      string,
+      { command?: string[]; secrets?: string[]; volumes?: string[]; read_only?: boolean; image: string }
+    >;
+    secrets: Record<string, unknown>;
+  };
+  const config = readFileSync(path.join(folder, 'gateway.yaml'), 'utf8');
+  const named = [...config.matchAll(/\/run\/secrets\/(\w+)/g)].map(([, name = '']) => name);
+  t.same(new Set(named), new Set(Object.keys(compose.secrets)), 'each secret is named, and each name is one');
+  const parts = Object.entries(compose.services).filter(([, { image }]) => image === 'merchant-gateway');
+  t.same(
+    parts.map(([name]) => name),
+    ['registry', 'gateway', 'services'],
+  );
+  for (const [name, part] of parts) {
+    t.equal(part.command?.[0], name);
+    t.equal(part.read_only, true);
+    for (const volume of part.volumes ?? []) {
+      const [source = ''] = volume.split(':');
+      if (source.startsWith('.')) t.doesNotThrow(() => readFileSync(path.join(folder, source)), source);
+    }
+  }
+  t.end();
+});
+
+t.test('the configuration of the compose file is valid', async (t) => {
+  let err = '';
+  const io = { out: () => undefined, err: (text: string) => (err += text) };
+  t.equal(await run(['config', 'check', '--config', 'docs/compose/gateway.yaml'], io), 0, err);
+  t.equal(err, '', 'and the gateway starts with it');
+});

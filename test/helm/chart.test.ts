@@ -1,0 +1,457 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import t from 'tap';
+import { parse } from 'yaml';
+import { run } from '../../src/cli/run.js';
+import { kinds } from './kinds.js';
+import { manifestsIn, profiles, render, runHelm } from './render.js';
+import type { Manifest } from './render.js';
+import { unknownFields } from './unknown-fields.js';
+
+const directory = mkdtempSync(path.join(tmpdir(), 'merchant-gateway-chart-'));
+t.teardown(() => {
+  rmSync(directory, { recursive: true, force: true });
+});
+
+/** Each profile is rendered once, for all the tests. */
+const rendered = new Map(profiles.map((profile) => [profile, render(profile)]));
+const all = new Map([...rendered].map(([profile, output]) => [profile, manifestsIn(output)]));
+
+t.test('every profile renders, and lint has nothing to say against it', (t) => {
+  for (const [profile, { status, stderr }] of rendered) t.equal(status, 0, `${profile}: ${stderr}`);
+  const { status, stdout } = runHelm(['lint', 'helm', '--strict', '--values', 'helm/ci/both-environments-values.yaml']);
+  t.equal(status, 0, stdout);
+  t.end();
+});
+
+t.test('every object is one of Kubernetes, without a field that its schema does not have', (t) => {
+  const manifests = [...all.values()].flat();
+  const seen = new Set<string>();
+  for (const manifest of manifests) {
+    const kind = kinds.get(`${manifest.apiVersion} ${manifest.kind}`);
+    seen.add(`${manifest.apiVersion} ${manifest.kind}`);
+    t.doesNotThrow(() => kind?.validate(manifest), `${manifest.kind} ${manifest.metadata.name}`);
+  }
+  t.same([...seen].toSorted(), [...kinds.keys()].toSorted(), 'and each kind is in a profile');
+  t.same(unknownFields(manifests), []);
+  const [deployment] = manifests.filter(({ kind }) => kind === 'Deployment');
+  const broken = { ...deployment, spec: { ...(deployment as unknown as Workload).spec, replica: 3 } };
+  t.match(unknownFields([broken as unknown as Manifest]), [/replica/], 'a field too much is seen');
+  t.end();
+});
+
+interface Container {
+  readonly name: string;
+  readonly image: string;
+  readonly args?: readonly string[];
+  readonly command?: readonly string[];
+  readonly env?: readonly { readonly name: string; readonly value?: string; readonly valueFrom?: unknown }[];
+  readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string; readonly readOnly?: boolean }[];
+  readonly ports?: readonly { readonly containerPort: number }[];
+  readonly [name: string]: unknown;
+}
+
+interface PodSpec {
+  readonly containers: readonly Container[];
+  readonly volumes?: readonly { readonly name: string }[];
+  readonly terminationGracePeriodSeconds?: number;
+  readonly [name: string]: unknown;
+}
+
+interface Workload extends Manifest {
+  readonly spec: { readonly template: { readonly spec: PodSpec; readonly metadata: Manifest['metadata'] } };
+}
+
+/** The pods of all objects that make some. */
+function podsOf(manifests: readonly Manifest[]): { readonly owner: Manifest; readonly spec: PodSpec }[] {
+  return manifests.flatMap((owner) => {
+    if (owner.kind === 'Pod') return [{ owner, spec: (owner as unknown as { spec: PodSpec }).spec }];
+    return owner.kind === 'Deployment' || owner.kind === 'Job'
+      ? [{ owner, spec: (owner as Workload).spec.template.spec }]
+      : [];
+  });
+}
+
+t.test('every pod has the least rights that it can run with', (t) => {
+  let containers = 0;
+  for (const { owner, spec } of [...all.values()].flat().flatMap((one) => podsOf([one]))) {
+    const name = `${owner.kind} ${owner.metadata.name}`;
+    t.match(
+      spec,
+      {
+        automountServiceAccountToken: false,
+        enableServiceLinks: false,
+        securityContext: {
+          runAsNonRoot: true,
+          runAsUser: 1000,
+          runAsGroup: 1000,
+          seccompProfile: { type: 'RuntimeDefault' },
+        },
+      },
+      name,
+    );
+    for (const forbidden of [
+      'hostNetwork',
+      'hostPID',
+      'hostIPC',
+      'hostUsers',
+      'shareProcessNamespace',
+      'initContainers',
+    ]) {
+      t.notOk(forbidden in spec, `${name} has no ${forbidden}`);
+    }
+    t.notMatch(JSON.stringify(spec), /hostPath|privileged|hostPort/, name);
+    for (const container of spec.containers) {
+      containers += 1;
+      t.same(
+        container.securityContext,
+        { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } },
+        name,
+      );
+      t.match(container.resources, { requests: { cpu: String, memory: String }, limits: { memory: String } }, name);
+      t.ok(
+        (container.ports ?? []).every(({ containerPort }) => containerPort > 1024),
+        `${name}: no privileged port`,
+      );
+      const writable = (container.volumeMounts ?? []).filter(({ readOnly }) => readOnly !== true);
+      const own = ['/var/lib/merchant-gateway/var', '/var/lib/merchant-gateway/data', '/tmp'];
+      t.same(
+        writable.map(({ mountPath }) => mountPath).filter((one) => !own.includes(one)),
+        [],
+        `${name} writes into its own places alone`,
+      );
+    }
+  }
+  t.ok(containers > 10, 'pods are looked at');
+  t.end();
+});
+
+t.test('nothing secret is in an object: secrets are references to Secrets', (t) => {
+  for (const [profile, manifests] of all) {
+    t.same(
+      manifests.filter(({ kind }) => kind === 'Secret'),
+      [],
+      profile,
+    );
+    for (const { spec } of podsOf(manifests)) {
+      const values = spec.containers.flatMap(({ env = [] }) => env.map(({ value = '' }) => value));
+      t.notMatch(values.join(), /password|postgres:\/\//i, profile);
+    }
+  }
+  t.end();
+});
+
+t.test('a pod is given its drain: what it takes before it is told, while it drains and after', (t) => {
+  const [deployment] = deploymentsOf('both-environments').filter(({ metadata }) => metadata.name.endsWith('-live'));
+  const spec = deployment?.spec.template.spec;
+  t.equal(
+    spec?.terminationGracePeriodSeconds,
+    10 + 60 + 10,
+    'gateway.drainDelaySeconds, limits.drainTimeoutSeconds and a margin',
+  );
+  t.match(spec?.containers[0], {
+    readinessProbe: { httpGet: { path: '/readyz', port: 'management' } },
+    livenessProbe: { httpGet: { path: '/livez', port: 'management' } },
+    startupProbe: { httpGet: { path: '/livez', port: 'management' } },
+  });
+  t.match(
+    deployment?.spec,
+    { strategy: { rollingUpdate: { maxUnavailable: 0 } } },
+    'and none goes before the next is ready',
+  );
+  t.end();
+});
+
+function deploymentsOf(profile: string): Workload[] {
+  return (all.get(profile) ?? []).filter(({ kind }) => kind === 'Deployment') as Workload[];
+}
+
+/** The text of each configuration that a profile renders, by the name of its ConfigMap. */
+function configsOf(profile: string): [string, string][] {
+  return (all.get(profile) ?? [])
+    .filter(({ kind }) => kind === 'ConfigMap')
+    .map((one) => one as Manifest & { data: Record<string, string> })
+    .flatMap(({ metadata, data }) =>
+      data['gateway.yaml'] === undefined ? [] : [[metadata.name, data['gateway.yaml']]],
+    );
+}
+
+t.test('every configuration that is rendered passes `config check` of this version', async (t) => {
+  process.env.CUSTOMERS_HOST = 'customers.core';
+  process.env.MERCHANT_GATEWAY_DATABASE_URL = 'postgres://registry@database/registry';
+  for (const profile of profiles) {
+    const configs = configsOf(profile);
+    t.ok(configs.length > 0, profile);
+    for (const [name, text] of configs) {
+      const file = path.join(directory, 'gateway.yaml');
+      writeFileSync(file, text);
+      let [out, err] = ['', ''];
+      const status = await run(['config', 'check', '--json', '--config', file], {
+        out: (part) => (out += part),
+        err: (part) => (err += part),
+      });
+      // A profile may be ahead of the version in options that the version knows and refuses; in nothing else.
+      const problems = err.split('\n').filter((line) => line.startsWith('  ') || line.startsWith('line'));
+      const others = problems.filter((line) => !line.includes('is not available in this version'));
+      const isGateway = /-(?:live|test)$/.test(name);
+      t.same(
+        isGateway ? others : others.filter((line) => !/listen\.https|torExits\.sources/.test(line)),
+        [],
+        `${profile}: ${name}`,
+      );
+      if (!err.includes('is not available')) {
+        t.equal(status, 0, `${profile}: ${name}: ${err}`);
+        t.equal((JSON.parse(out) as { environment: string }).environment, name.endsWith('-test') ? 'test' : 'live');
+      }
+    }
+  }
+  t.end();
+});
+
+t.test('every file that a configuration names is mounted', (t) => {
+  for (const profile of profiles) {
+    for (const { spec, owner } of podsOf(all.get(profile) ?? [])) {
+      const mounts = spec.containers.flatMap(({ volumeMounts = [] }) => volumeMounts);
+      const volume = (spec.volumes ?? []).find(({ name }) => name === 'config') as
+        { configMap: { name: string } } | undefined;
+      const text = configsOf(profile).find(([name]) => name === volume?.configMap.name)?.[1] ?? '';
+      const files = [...text.matchAll(/\/(?:etc|var\/lib)\/\S+/g)].map(([file]) => file);
+      for (const file of files) {
+        t.ok(
+          mounts.some(({ mountPath }) => file.startsWith(`${mountPath}/`)),
+          `${profile}: ${owner.metadata.name}: ${file}`,
+        );
+      }
+      const volumes = new Set((spec.volumes ?? []).map(({ name }) => name));
+      t.same(
+        mounts.filter(({ name }) => !volumes.has(name)),
+        [],
+        `${owner.metadata.name}: each mount has its volume`,
+      );
+    }
+  }
+  t.end();
+});
+
+/** Values above the profile live-tls, and what is said against them. */
+const refusals: readonly (readonly [string, RegExp, object])[] = [
+  ['no TLS and no proxy', /no TLS and no trusted proxy/, { gateway: { tls: { existingSecret: '' } } }],
+  [
+    'no listener at all',
+    /no TLS and no plain listener/,
+    { gateway: { tls: { existingSecret: '' }, plainListener: false }, config: { trustedProxies: ['10.0.0.0/8'] } },
+  ],
+  [
+    'everybody trusted',
+    /trustedProxies has 0\.0\.0\.0\/0: any client/,
+    { config: { trustedProxies: ['10.0.0.0/8', '0.0.0.0/0'] } },
+  ],
+  ['everybody trusted, IPv6', /trustedProxies has ::\/0/, { config: { trustedProxies: ['::/0'] } }],
+  ['production without a pepper', /production without a pepper/, { secrets: { keyPepper: { existingSecret: '' } } }],
+  [
+    'autoscaling of fixed replicas',
+    /each would undo the other/,
+    { gateway: { replicas: 3, autoscaling: { enabled: true } } },
+  ],
+  [
+    'autoscaling upside down',
+    /minReplicas is above maxReplicas/,
+    { gateway: { autoscaling: { enabled: true, minReplicas: 20 } } },
+  ],
+  [
+    'a budget of all pods',
+    /wants 3 of 3 pods at all times: no node/,
+    { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: 3 } } },
+  ],
+  [
+    'a budget of nearly all pods',
+    /wants 3 of 3 pods at all times/,
+    { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: '80%' } } },
+  ],
+  ['a budget of none away', /lets no pod be away/, { gateway: { podDisruptionBudget: { maxUnavailable: 0 } } }],
+  [
+    'a budget of both',
+    /needs one of maxUnavailable and minAvailable/,
+    { gateway: { podDisruptionBudget: { minAvailable: 1 } } },
+  ],
+  [
+    'an external policy without effect',
+    /has no effect on a ClusterIP/,
+    { gateway: { service: { type: 'ClusterIP', externalTrafficPolicy: 'Local' } } },
+  ],
+  [
+    "client addresses that are nodes'",
+    /allowlists and Tor exits mean nothing/,
+    { gateway: { service: { externalTrafficPolicy: 'Cluster' } } },
+  ],
+  [
+    'an Ingress that nobody trusts',
+    /an Ingress or HTTPRoute terminates TLS/,
+    { gateway: { ingress: { enabled: true, hosts: ['a.example'] } } },
+  ],
+  [
+    'an Ingress without hosts',
+    /gateway\.ingress needs hosts/,
+    { gateway: { ingress: { enabled: true } }, config: { trustedProxies: ['10.0.0.1'] } },
+  ],
+  [
+    'a route without hosts',
+    /gateway\.route needs parentRefs/,
+    { gateway: { route: { enabled: true, kind: 'TLSRoute' } } },
+  ],
+  [
+    'TLS through to no TLS',
+    /passes TLS through: set gateway\.tls/,
+    {
+      gateway: {
+        tls: { existingSecret: '' },
+        route: { enabled: true, kind: 'TLSRoute', parentRefs: [{ name: 'a' }], hostnames: ['a.example'] },
+      },
+      config: { trustedProxies: ['10.0.0.1'] },
+    },
+  ],
+  [
+    'two certificates',
+    /choose one certificate/,
+    { gateway: { tls: { certManager: { enabled: true, dnsNames: ['a.example'], issuerRef: { name: 'a' } } } } },
+  ],
+  [
+    'a certificate for no name',
+    /needs issuerRef\.name/,
+    { gateway: { tls: { existingSecret: '', certManager: { enabled: true } } } },
+  ],
+  ['no Tor exits', /no list of Tor exits/, { torExits: { existingConfigMap: '' } }],
+  [
+    'a store in each pod',
+    /each pod would have merchants and keys of its own/,
+    { config: { keyStore: { kind: 'memory' } } },
+  ],
+  ['PROXY headers of nobody', /proxyProtocol without/, { config: { proxyProtocol: true } }],
+  ['two writers of SQLite', /registry\.replicas is above 1 with SQLite/, { registry: { replicas: 2 } }],
+  [
+    'a registry without a token',
+    /secrets\.adminToken\.existingSecret/,
+    { secrets: { adminToken: { existingSecret: '' } } },
+  ],
+  ['services that believe nobody', /signed identity alone/, { services: { enabled: true } }],
+  ['a policy for every pod', /would cut off every pod/, { networkPolicy: { protectRedis: { enabled: true } } }],
+  [
+    'nothing at all',
+    /nothing is enabled/,
+    { environments: { live: { enabled: false } }, registry: { enabled: false } },
+  ],
+  // What the schema refuses.
+  ['an unknown value', /servce is not allowed/, { gateway: { servce: {} } }],
+  [
+    'an unknown value of an environment',
+    /environments\.live\.gateway: Additional property x/,
+    { environments: { live: { gateway: { x: 1 } } } },
+  ],
+  ['an unknown option', /config: Additional property foo/, { config: { foo: 1 } }],
+  ['an option of the chart', /config: Additional property environment/, { config: { environment: 'test' } }],
+  ['a text for a number', /gateway\.replicas: Invalid type/, { gateway: { replicas: '3' } }],
+  ['an unknown secret', /secrets: Additional property pepper/, { secrets: { pepper: {} } }],
+  ['a secret as a value', /secrets\.keyPepper: Additional property value/, { secrets: { keyPepper: { value: 'x' } } }],
+];
+
+const said: string[] = [];
+for (const [what, sentence, values] of refusals) {
+  t.test(`refused: ${what}`, (t) => {
+    const { status, stderr } = render('live-tls', values);
+    said.push(stderr);
+    t.equal(status, 1);
+    t.match(stderr.replaceAll(/\s+/g, ' '), sentence);
+    t.end();
+  });
+}
+
+t.test('the default values are refused, and everything that is missing is said at once', (t) => {
+  const { status, stderr } = runHelm(['template', 'release', 'helm', '--kube-version', '1.27.0']);
+  said.push(stderr);
+  t.equal(status, 1);
+  for (const part of ['no TLS', 'pepper', 'config.upstreams', 'Tor exits', 'no Redis', 'adminToken'])
+    t.match(stderr, part);
+  t.end();
+});
+
+t.test('each sentence with which the chart refuses was said above', (t) => {
+  const source =
+    readFileSync('helm/templates/_safety.tpl', 'utf8') + readFileSync('helm/templates/safety.yaml', 'utf8');
+  const texts = [...source.matchAll(/(?:append \$problems |printf )\(?(?:printf )?"([^"\n]+)"/g)].map(
+    ([, text = '']) => text,
+  );
+  const sentences = texts
+    .map((text) => text.replaceAll('\\n', ' ').replaceAll(/\s+/g, ' '))
+    .filter((text) => / .* /.test(text));
+  t.ok(sentences.length >= 27, `${sentences.length} sentences`);
+  const text = said.join(' ').replaceAll(/\s+/g, ' ');
+  const unsaid = sentences.filter((one) => !one.split(/%[vsd]/).every((part) => text.includes(part.trim())));
+  t.same(unsaid, []);
+  t.end();
+});
+
+t.test('the gateways alone reach the services, and they and the registry alone reach Redis', (t) => {
+  const policyOf = (
+    profile: string,
+    name: string,
+  ): { ingress: { from?: { podSelector?: { matchLabels: Record<string, string> } }[] }[] } => {
+    const policy = all.get(profile)?.find((one) => one.kind === 'NetworkPolicy' && one.metadata.name.endsWith(name));
+    return (policy as unknown as { spec: ReturnType<typeof policyOf> }).spec;
+  };
+  const componentsOf = (profile: string, name: string): (string | undefined)[] =>
+    policyOf(profile, name).ingress.flatMap(({ from }) =>
+      (from ?? [{}]).map(({ podSelector }) => podSelector?.matchLabels['app.kubernetes.io/component']),
+    );
+  t.same(componentsOf('backing-services', '-services'), ['gateway-live']);
+  t.same(componentsOf('both-environments', '-redis'), ['gateway-live', 'gateway-test', 'registry', undefined]);
+  t.same(componentsOf('registry-alone', '-registry'), ['test'], 'and nobody but its own test the registry');
+  t.end();
+});
+
+t.test('the schema is closed at every level, and README and schema are those of the values', (t) => {
+  const made = spawnSync(process.execPath, ['helm/generate.mjs', directory], { encoding: 'utf8' });
+  t.equal(made.status, 0, made.stderr);
+  for (const name of ['README.md', 'values.schema.json']) {
+    const isSame = readFileSync(path.join(directory, name), 'utf8') === readFileSync(`helm/${name}`, 'utf8');
+    t.ok(isSame, `helm/${name} is out of date: run npm run chart`);
+  }
+  const open: string[] = [];
+  const walk = (schema: unknown, place: string): void => {
+    if (typeof schema !== 'object' || schema === null) return;
+    if ('properties' in schema && (schema as { additionalProperties?: unknown }).additionalProperties !== false)
+      open.push(place);
+    for (const [name, part] of Object.entries(schema)) walk(part, `${place}/${name}`);
+  };
+  walk(JSON.parse(readFileSync('helm/values.schema.json', 'utf8')), '');
+  t.same(open, []);
+  t.end();
+});
+
+t.test('the chart is of this version', (t) => {
+  const chart = parse(readFileSync('helm/Chart.yaml', 'utf8')) as Record<string, string>;
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+  t.match(chart, { version, appVersion: version });
+  t.end();
+});
+
+t.test('the package has what it needs, and no more', (t) => {
+  cpSync('helm', path.join(directory, 'chart'), { recursive: true });
+  const { status, stdout } = spawnSync(path.resolve('node_modules/.bin/helm'), ['package', 'chart'], {
+    cwd: directory,
+    encoding: 'utf8',
+  });
+  t.equal(status, 0, stdout);
+  const list = spawnSync('tar', ['-tzf', `merchant-gateway-${chartVersion()}.tgz`], {
+    cwd: directory,
+    encoding: 'utf8',
+  });
+  t.notMatch(list.stdout, /\/ci\/|\.mjs\n.*generate|README\.in/);
+  t.match(list.stdout, /files\/alerts\.yaml/);
+  t.end();
+});
+
+function chartVersion(): string {
+  return (parse(readFileSync('helm/Chart.yaml', 'utf8')) as { version: string }).version;
+}

@@ -1,0 +1,45 @@
+import path from 'node:path';
+import ts from 'typescript';
+import { kinds } from './kinds.js';
+import type { Manifest } from './render.js';
+
+const virtualFile = path.resolve('test/helm/manifests.virtual.ts');
+const options: ts.CompilerOptions = {
+  strict: true,
+  noEmit: true,
+  skipLibCheck: true,
+  types: [],
+  lib: ['lib.es2022.d.ts'],
+  target: ts.ScriptTarget.ES2022,
+  module: ts.ModuleKind.ESNext,
+  moduleResolution: ts.ModuleResolutionKind.Bundler,
+};
+
+/**
+ * Fields that Kubernetes' schemas do not have, and values of a wrong type: the manifests are compiled as literals of the
+ * interfaces of their kinds, which names every field that is too much at any depth.
+ */
+export function unknownFields(manifests: readonly Manifest[]): string[] {
+  const source = manifests
+    .map((manifest, index) => {
+      const module = kinds.get(`${manifest.apiVersion} ${manifest.kind}`)?.module ?? '';
+      const type = `import(${JSON.stringify(module)}).I${manifest.kind}`;
+      return `export const manifest${index}: ${type} = ${JSON.stringify(manifest)};`;
+    })
+    .join('\n');
+  const host = ts.createCompilerHost(options);
+  const fileExists = host.fileExists.bind(host);
+  const getSourceFile = host.getSourceFile.bind(host);
+  host.fileExists = (name) => name === virtualFile || fileExists(name);
+  host.getSourceFile = (name, ...rest) =>
+    name === virtualFile
+      ? ts.createSourceFile(name, source, ts.ScriptTarget.ES2022, true)
+      : getSourceFile(name, ...rest);
+  return ts
+    .getPreEmitDiagnostics(ts.createProgram([virtualFile], options, host))
+    .map(({ file, start, messageText }) => {
+      const line = file === undefined ? -1 : file.getLineAndCharacterOfPosition(start ?? 0).line;
+      const { kind, metadata } = manifests[line] ?? { kind: '?', metadata: { name: '?' } };
+      return `${kind} ${metadata.name}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`;
+    });
+}
