@@ -6,7 +6,6 @@ import { parse } from 'yaml';
 import type { StoredRecords } from '../../src/adapters/memory/memory-records.js';
 import { loadConfig } from '../../src/config/load.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
-import { openServicesDatabase } from '../../src/services/services-database.js';
 import { ask, connect, exchangeBytes, startTestGateway, startUpstream } from '../http/harness.js';
 import { pepper, registryFixture } from '../registry/registry-fixture.js';
 
@@ -111,13 +110,11 @@ for (const version of versions) {
     t.end();
   });
 
-  t.test(`databases of ${version} are brought up to date with all that is in them`, async (t) => {
+  t.test(`the registry’s database of ${version} is brought up to date with all that is in them`, async (t) => {
     const directory = t.testdir();
-    for (const part of ['registry', 'services']) {
-      const database = new Libsql(path.join(directory, `${part}.db`));
-      database.exec(read(`${part}.sql`));
-      database.close();
-    }
+    const database = new Libsql(path.join(directory, 'registry.db'));
+    database.exec(read('registry.sql'));
+    database.close();
     const { call } = await registryFixture(t, `sqlite:${directory}/registry.db`);
     const merchants = await call<{ name: string; id: string }[]>('GET', '/merchants');
     t.same(merchants.body.data.map(({ name }) => name).toSorted(), ['Shop', 'Åsa & Co']);
@@ -125,8 +122,6 @@ for (const version of versions) {
     const listed = await call<{ status: string }[]>('GET', `/merchants/${shop?.id ?? ''}/keys`);
     t.same(listed.body.data.map(({ status }) => status).toSorted(), ['ACTIVE', 'REVOKED']);
     t.equal((await call<unknown[]>('GET', '/events')).body.data.length, 6, 'with every event');
-    const services = await openServicesDatabase({ url: `sqlite:${directory}/services.db` });
-    await services.destroy();
     const again = await openRegistryDatabase({ url: `sqlite:${directory}/registry.db`, generation: 'another' });
     await again.destroy();
   });
