@@ -109,6 +109,7 @@ t.test('every relative import names a file that is there', (t) => {
 const packagePlaces: readonly { readonly name: RegExp; readonly places: readonly string[] }[] = [
   { name: /^(?:@fastify\/.*|fastify.*)$/, places: ['src/http/', 'src/rest/', 'src/services/', 'src/registry/'] },
   { name: /^(?:ioredis|redis|@redis\/.*)$/, places: ['src/adapters/redis/'] },
+  { name: /^maxmind$/, places: ['src/adapters/geoip/'] },
   { name: /^undici$/, places: ['src/http/', 'src/adapters/', 'src/cli/'] },
   { name: /^(?:kysely|libsql|pg)$/, places: ['src/database/', 'src/services/', 'src/registry/'] },
   { name: /^commander$/, places: ['src/cli/'] },

@@ -103,7 +103,8 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
     keyStore:
       redisUrl === undefined ? { kind: 'memory' } : { kind: 'redis', redis: { url: redisUrl, prefix: redisPrefix } },
     registry: { database: { url: `sqlite:${directory.file('registry.db')}` }, tokenFile: directory.adminTokenFile },
-    torExits: { sources: [exampleExits], allowReserved: true },
+    // A first try works without a network.
+    torExits: { sources: [exampleExits], allowReserved: true, snapshotFile: directory.file('tor-exits.json') },
     identity: { signingKeyFile: directory.signingKeyFile },
     services: { database: { url: `sqlite:${directory.file('services.db')}` } },
     accessLog: { destination: directory.file('access.log') },

@@ -1,13 +1,14 @@
 import { readRecordsFile } from '../adapters/memory/records-file.js';
 import { MemoryRecords } from '../adapters/memory/memory-records.js';
-import { RefreshedTorExits } from '../adapters/tor/refreshed-tor-exits.js';
-import { readTorExitFiles, TorExitList } from '../adapters/tor/tor-exit-list.js';
+import { GeoIpDatabases } from '../adapters/geoip/geoip-databases.js';
+import { TorExitList } from '../adapters/tor/tor-exit-list.js';
 import { OperatorError } from '../config/operator-error.js';
 import type { Config } from '../config/schema.js';
 import { readSecretFile } from '../config/secret-file.js';
-import type { Records, TorExits } from '../gateway/ports.js';
+import type { GeoIp, Records, TorExits } from '../gateway/ports.js';
 import { RecordKeyStore } from '../gateway/record-key-store.js';
 import { openRedisRecords } from './open-redis-records.js';
+import { openTorExits } from './open-tor-exits.js';
 import type { GatewayPorts } from '../http/start-gateway.js';
 import { logSecretOf } from '../telemetry/chain.js';
 import type { LogSecret } from '../telemetry/chain.js';
@@ -26,7 +27,8 @@ export async function openPorts(config: Config, log: Logger, records?: Records):
   const logSecret = await readLogSecret(config.accessLog.secretFile);
   return {
     keyStore: new RecordKeyStore(records ?? (await openRecords(config, log))),
-    torExits: await openTorExits(config, log),
+    torExits: await openLoadedTorExits(config, log),
+    geoIp: await openGeoIp(config, log),
     pepper: await readPepper(config.keys.pepperFile),
     identity: await openIdentity(config),
     clock: systemClock,
@@ -87,19 +89,46 @@ export async function openRecords(config: Config, log: Logger): Promise<Records>
   return new MemoryRecords(stored, onMalformed);
 }
 
-async function openTorExits({ torExits }: Config, log: Logger): Promise<TorExits> {
-  if (!torExits.enabled) return new TorExitList([]);
-  return RefreshedTorExits.start({
-    everyMinutes: torExits.refreshMinutes,
-    read: async () => {
-      const list = await readTorExitFiles(torExits.sources, torExits.allowReserved);
-      log.info({ exits: list.size }, 'Tor exit list read');
-      return list;
+/** Opens the databases about addresses; null where the configuration names none. */
+export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promise<GeoIp | null> {
+  // Where exits are not refused, nobody is asked for them.
+  const files = { ...geoip, anonymousIpFile: torExits.enabled ? geoip.anonymousIpFile : null };
+  if (Object.values(files).every((file) => file === null)) return null;
+  return GeoIpDatabases.open(files, {
+    denyWhenUnavailable: torExits.whenUnavailable === 'deny',
+    onReload: () => {
+      log.info('a database about addresses was replaced, and is in use');
     },
-    onFailure: (error) => {
-      log.error({ err: error }, 'the Tor exit list could not be read again; the one before stays');
+    onProblem: (error) => {
+      log.error({ err: error }, 'a database about addresses cannot be used; where there is one before, it stays');
     },
   });
+}
+
+/** A list that takes time to fetch does not hold up the start: until it is there, the gateway is not ready. */
+async function openLoadedTorExits(config: Config, log: Logger): Promise<TorExits> {
+  const { enabled, sources } = config.torExits;
+  if (!enabled || sources.length === 0) return new TorExitList([]);
+  const exits = await openTorExits(config, {
+    onRefused: ({ name }, refused) => {
+      log.error(
+        { source: name, reason: refused.reason, err: refused },
+        'a Tor exit list was refused; the one before stays',
+      );
+    },
+    onList: ({ size, digest }) => {
+      log.info({ exits: size, digest }, 'a list of Tor exits is in force');
+    },
+    onProblem: (problem, error) => {
+      log.warn({ err: error }, problem);
+    },
+    onConnectionError: (error) => {
+      log.warn({ err: error }, 'a connection to Redis failed; it is tried again');
+    },
+  });
+  await exits.load();
+  exits.start();
+  return exits;
 }
 
 /** Reads the pepper of look-up ids. */

@@ -15,6 +15,7 @@ import { gatewayCommand } from './gateway.js';
 import { openapiCommand } from './openapi.js';
 import { registryCommand } from './registry.js';
 import { servicesCommand } from './services.js';
+import { torExitsCommand } from './tor-exits.js';
 import { version } from './version.js';
 
 /** Exit statuses: done, failed, wrong usage or invalid configuration. */
@@ -37,6 +38,7 @@ function createProgram(io: CommandIo): Command {
     .addCommand(eventsCommand(io))
     .addCommand(auditCommand(io))
     .addCommand(databaseCommand(io))
+    .addCommand(torExitsCommand(io))
     .addCommand(configCommand(io))
     .addCommand(openapiCommand(io));
 }

@@ -2,7 +2,7 @@ import type { Problem } from './config-error.js';
 import type { Config } from './schema.js';
 
 /** What keeps the gateway, and no other command, from starting with a configuration that is valid as such. */
-export function gatewayProblems({ keyStore, listen, torExits, trustedProxies }: Config): Problem[] {
+export function gatewayProblems({ geoip, keyStore, listen, torExits, trustedProxies }: Config): Problem[] {
   const problems: Problem[] = [];
   if (listen.https === null && trustedProxies.length === 0) {
     problems.push({
@@ -18,10 +18,10 @@ export function gatewayProblems({ keyStore, listen, torExits, trustedProxies }: 
   if (keyStore.kind === 'memory' && keyStore.memory.recordsFile === null) {
     problems.push({ path: 'keyStore.memory.recordsFile', message: 'expected the path of a file for the kind memory' });
   }
-  if (torExits.enabled && torExits.sources.length === 0) {
+  if (torExits.enabled && torExits.sources.length === 0 && geoip.anonymousIpFile === null) {
     problems.push({
       path: 'torExits.sources',
-      message: 'expected at least one source, or set torExits.enabled: false',
+      message: 'expected at least one source, or geoip.anonymousIpFile, or torExits.enabled: false',
     });
   }
   return problems;

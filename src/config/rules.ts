@@ -28,6 +28,7 @@ const rules: readonly Rule[] = [
   redisUrlIsUrl,
   sentinelsAreNamed,
   clusterStandsAlone,
+  exitSourcesAreReadable,
 ];
 
 function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
@@ -190,4 +191,19 @@ function clusterStandsAlone({ keyStore }: Config): RuleProblem[] {
     problems.push({ path: 'keyStore.redis.prefix', message, others: [path] });
   }
   return problems;
+}
+
+/** A misspelt scheme would be taken for a file; a password in an URL would stand in logs of everything on the way. */
+function exitSourcesAreReadable({ torExits }: Config): RuleProblem[] {
+  return torExits.sources.flatMap((entry, index) => {
+    const problem = exitSourceProblem(entry);
+    return problem === null ? [] : [{ path: `torExits.sources[${index}]`, message: problem }];
+  });
+}
+
+function exitSourceProblem(entry: string): string | null {
+  if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(entry)) return null;
+  const url = /^https?:/i.test(entry) && URL.canParse(entry) ? new URL(entry) : null;
+  if (url === null) return 'expected an http or https URL or the path of a file';
+  return url.username + url.password === '' ? null : 'expected a URL without a user and a password';
 }

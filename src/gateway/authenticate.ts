@@ -24,6 +24,7 @@ export interface Authentication {
  * Decides about a request: its own rules, then its key's record, then the rules about that.
  * @param key the one `x-api-key` value; only looked at where the facts say that it has the form of a key
  * @throws KeyStoreUnavailable when the key cannot be looked up now: no decision, and never a denial
+ * @throws Undecidable where a rule about the request comes up of which nothing can be said
  */
 export async function authenticate(facts: RequestFacts, key: string, with_: Authentication): Promise<Verdict> {
   const early = denyRequest(facts);

@@ -55,7 +55,58 @@ export class KeyStoreUnavailable extends Error {
 
 /** The known Tor exits. */
 export interface TorExits {
-  has(address: IpAddress): boolean;
+  /** Whether an address is one; null where there is no list that could tell, and the configuration denies then. */
+  has(address: IpAddress): boolean | null;
+  /** SHA-256, in hex, of the list that is asked; null where there is none. */
+  readonly digest: string | null;
+  /** Why requests cannot be judged, in words for an operator; null while they can. */
+  unavailableReason(): string | null;
+  /** What operators should know of the list. */
+  status(): TorListStatus;
+  close(): Promise<void>;
+}
+
+/** The list of Tor exits as health checks, metrics and `tor-exits status` show it. */
+export interface TorListStatus {
+  /** Whether there is a list that is young enough. */
+  readonly available: boolean;
+  readonly digest: string | null;
+  readonly size: number;
+  /** Time since the source that was confirmed last was confirmed; null where none ever was. */
+  readonly ageSeconds: number | null;
+  readonly sources: readonly TorSourceStatus[];
+}
+
+/** One source of the list. */
+export interface TorSourceStatus {
+  /** Its URL, without what could be secret in it, or its path. */
+  readonly source: string;
+  /** When it was last read, or said that nothing had changed (ISO 8601); null: never. */
+  readonly confirmedAt: string | null;
+  readonly ageSeconds: number | null;
+  readonly size: number;
+  /** Addresses left out because they are private, loopback, for documentation or otherwise reserved. */
+  readonly leftOut: number;
+  /** Why the newest attempt to read it failed; null where it did not. */
+  readonly problem: string | null;
+  /** Attempts of this process that failed or were refused, by reason. */
+  readonly refusals: Readonly<Record<string, number>>;
+}
+
+/** Where an address is, as far as databases tell. */
+export interface Whereabouts {
+  /** ISO 3166-1 alpha-2; null: not known. */
+  readonly countryIsoCode: string | null;
+  /** Number of the autonomous system; null: not known. */
+  readonly asNumber: number | null;
+}
+
+/** Databases about addresses. */
+export interface GeoIp {
+  whereabouts(address: IpAddress): Whereabouts;
+  /** Whether the database of anonymous addresses says that this is a Tor exit; null where it cannot be asked. */
+  isTorExit(address: IpAddress): boolean | null;
+  close(): void;
 }
 
 /** Proves to upstreams whom the gateway let in. */

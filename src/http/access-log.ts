@@ -1,4 +1,5 @@
 import { ulid } from 'ulid';
+import type { Whereabouts } from '../gateway/ports.js';
 import { maskKeys } from '../telemetry/mask-keys.js';
 import { cut } from '../telemetry/serialise.js';
 import type { Exchange } from './exchange.js';
@@ -22,13 +23,14 @@ export function accessLine(exchange: Exchange, environment: string): object {
       response: { status_code: exchange.status, body: { bytes: exchange.responseBodyBytes } },
     },
     url: { path: shown(exchange.target.path) },
-    client: { ip: facts?.clientAddress.text },
+    client: { ip: facts?.clientAddress.text, ...placeOf(exchange.whereabouts) },
     source: { ip: connection.remote?.text },
     tls: connection.tls ?? undefined,
     organization: credential === null ? undefined : { id: credential.merchantId },
     gateway: {
       key: keyOf(exchange),
       environment,
+      tor_list: outcome === 'tor_blocked' ? digestOf(exchange.torListDigest) : undefined,
       record: answer === null ? undefined : { source: answer.source, age: answer.ageMilliseconds },
       route: match?.route.path,
       upstream: exchange.forwarded ? { name: match?.route.upstream, duration: exchange.upstreamDuration } : undefined,
@@ -40,6 +42,19 @@ export function accessLine(exchange: Exchange, environment: string): object {
       duration: Math.round(exchange.duration * 1_000_000),
     },
   };
+}
+
+/** Where the client address is, as far as it is known. */
+function placeOf(whereabouts: Whereabouts | null): object {
+  const { countryIsoCode = null, asNumber = null } = whereabouts ?? {};
+  return {
+    geo: countryIsoCode === null ? undefined : { country_iso_code: countryIsoCode },
+    as: asNumber === null ? undefined : { number: asNumber },
+  };
+}
+
+function digestOf(digest: string | null): object | undefined {
+  return digest === null ? undefined : { digest };
 }
 
 /** The line of a request that the HTTP parser refused. */

@@ -5,6 +5,7 @@ import type { Authentication } from '../gateway/authenticate.js';
 import { KeyStoreUnavailable } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import { keyFormatOf } from '../policy/key-format.js';
+import { Undecidable } from '../policy/undecidable.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { keyFingerprint } from '../telemetry/key-fingerprint.js';
 import type { BadKeyThrottle } from './bad-key-throttle.js';
@@ -83,8 +84,8 @@ async function judge(
   if (logProblem !== null) throw new GatewayError('access_log_unavailable', logProblem);
   const overload = options.overload();
   if (overload !== null) throw new GatewayError('overloaded', overload);
-  requireProtocol(exchange.request, headers, exchange.target, options.headLimits);
   requireHttp2Limits(exchange, options.headLimits.headerBytes);
+  requireProtocol(exchange.request, headers, exchange.target, options.headLimits);
   const { path } = exchange.target;
   const canonical = isCanonicalPath(path);
   exchange.match = canonical ? options.routes(path) : null;
@@ -131,6 +132,7 @@ async function authenticateOrFail(exchange: Exchange, key: string, options: Auth
     if (error instanceof KeyStoreUnavailable) {
       throw new GatewayError('key_store_unavailable', error.message, { cause: error });
     }
+    if (error instanceof Undecidable) throw new GatewayError('tor_list_unavailable', error.message, { cause: error });
     throw error;
   }
 }

@@ -18,6 +18,7 @@ export const gatewayErrors = {
   client_closed: { status: 499, message: 'Client closed request' },
   internal_error: { status: 500, message: 'Internal error' },
   upstream_failed: { status: 502, message: 'Bad gateway' },
+  tor_list_unavailable: { status: 503, message: 'Service temporarily unavailable' },
   key_store_unavailable: { status: 503, message: 'Service temporarily unavailable' },
   access_log_unavailable: { status: 503, message: 'Service temporarily unavailable' },
   overloaded: { status: 503, message: 'Service temporarily unavailable' },

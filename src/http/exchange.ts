@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { KeyAnswer } from '../gateway/ports.js';
+import type { KeyAnswer, Whereabouts } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import type { Credential, RequestFacts } from '../policy/facts.js';
 import { connectionFactsOf } from './connection-facts.js';
@@ -26,6 +26,10 @@ export class Exchange {
   readonly rawHeaders: readonly string[];
   /** Null while the client address is not known. */
   facts: RequestFacts | null = null;
+  /** The list of Tor exits that has the client address; null where none does. */
+  torListDigest: string | null = null;
+  /** Where the client address is; null where no database was asked. */
+  whereabouts: Whereabouts | null = null;
   credential: Credential | null = null;
   /** Null while nobody has looked for one. */
   trace: TraceContext | null = null;

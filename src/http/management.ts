@@ -12,6 +12,8 @@ export interface ManagementOptions {
   readonly readinessProblems: () => readonly string[];
   /** What will keep it from that if nobody does anything. */
   readonly warnings: () => readonly string[];
+  /** What operators should know besides, by its name. */
+  readonly details: () => Readonly<Record<string, unknown>>;
   readonly metrics: GatewayMetrics;
   /** Null: nothing is signed, and there are no public keys to fetch. */
   readonly identity: CallerIdentity | null;
@@ -27,6 +29,7 @@ const maxConnections = 256;
 export function createManagement({
   readinessProblems,
   warnings,
+  details,
   metrics,
   identity,
 }: ManagementOptions): FastifyInstance {
@@ -48,9 +51,8 @@ export function createManagement({
   app.get('/readyz', (_request, reply) => {
     const problems = readinessProblems();
     const ready = problems.length === 0;
-    return reply
-      .code(ready ? 200 : 503)
-      .send({ status: ready ? 'ready' : 'not ready', problems, warnings: warnings() });
+    const status = ready ? 'ready' : 'not ready';
+    return reply.code(ready ? 200 : 503).send({ status, problems, warnings: warnings(), details: details() });
   });
   app.get('/metrics', async (_request, reply) => {
     const { contentType, text } = await metrics.render();

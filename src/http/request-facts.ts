@@ -1,5 +1,6 @@
-import type { Clock, TorExits } from '../gateway/ports.js';
+import type { Clock, GeoIp, TorExits } from '../gateway/ports.js';
 import type { RequestFacts } from '../policy/facts.js';
+import type { IpAddress } from '../policy/ip-address.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
 import { keyFormatOf } from '../policy/key-format.js';
@@ -19,6 +20,8 @@ export interface FactSources {
   readonly environment: Environment;
   readonly trustedProxies: IpRanges;
   readonly torExits: TorExits;
+  /** null: there are no databases. */
+  readonly geoIp: GeoIp | null;
   readonly clock: Clock;
 }
 
@@ -35,11 +38,13 @@ export function factsOf(exchange: Exchange, headers: DecisiveHeaders, sources: F
   if (clientAddress === null) {
     throw new GatewayError('invalid_forwarded_for', 'a trusted proxy sent an X-Forwarded-For entry that is no address');
   }
+  const torExit = isTorExit(exchange, clientAddress, sources);
+  exchange.whereabouts = sources.geoIp?.whereabouts(clientAddress) ?? null;
   return {
     environment: sources.environment,
     secure: isSecure(remote, tls !== null, headers.forwardedProto, believed),
     clientAddress,
-    torExit: sources.torExits.has(clientAddress),
+    torExit,
     onionService: [...headers.host, ...headers.origin, ...headers.referer].some(namesOnionService),
     keyFormat: keyFormatOf(headers.apiKey),
     origin: originClaimOf(headers),
@@ -52,6 +57,15 @@ export function factsOf(exchange: Exchange, headers: DecisiveHeaders, sources: F
 /** The proxies whose headers are believed on this request's connection. */
 export function believedProxies({ connection }: Exchange, trustedProxies: IpRanges): IpRanges {
   return connection.mayForward ? trustedProxies : nobody;
+}
+
+/** The list and the database are two witnesses: one that says so is enough, and one that cannot speak leaves it open. */
+function isTorExit(exchange: Exchange, address: IpAddress, { torExits, geoIp }: FactSources): boolean | null {
+  const listed = torExits.has(address);
+  if (listed === true) exchange.torListDigest = torExits.digest;
+  const known = geoIp?.isTorExit(address) ?? (geoIp === null ? false : null);
+  if (listed === true || known === true) return true;
+  return listed === null || known === null ? null : false;
 }
 
 /** The first present of Origin, Referer and Host decides, alone. A repeated one is taken whole and so matches nothing. */

@@ -5,7 +5,7 @@ import { asListenError } from '../config/listen-error.js';
 import { readOperatorFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
-import type { CallerIdentity, Clock, KeyStore, TorExits } from '../gateway/ports.js';
+import type { CallerIdentity, Clock, GeoIp, KeyStore, TorExits } from '../gateway/ports.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import type { LineSink } from '../telemetry/line-sink.js';
@@ -28,6 +28,8 @@ import { Upstream } from './upstream.js';
 export interface GatewayPorts {
   readonly keyStore: KeyStore;
   readonly torExits: TorExits;
+  /** null: there are no databases about addresses. */
+  readonly geoIp: GeoIp | null;
   readonly pepper: Buffer | null;
   /** Signs who calls for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
@@ -77,10 +79,12 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     config.accessLog.onFailure === 'continue' ? null : ports.accessLog.problem();
   const readinessProblems = (): string[] => {
     const storeProblem = ports.keyStore.unavailableReason();
+    const torProblem = ports.torExits.unavailableReason();
     const logProblem = accessLogProblem();
     return [
       ...(draining ? ['draining'] : []),
       ...(storeProblem === null ? [] : [`key store: ${storeProblem}`]),
+      ...(torProblem === null ? [] : [`Tor exits: ${torProblem}`]),
       ...(logProblem === null ? [] : [`access log: ${logProblem}`]),
     ];
   };
@@ -89,6 +93,7 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     keyStoreProblem: () => ports.keyStore.unavailableReason(),
     accessLog: ports.accessLog,
   });
+  metrics.watchTorExits(() => ports.torExits.status());
   const requestLog = new RequestLog({
     ...ports,
     environment: config.environment,
@@ -106,6 +111,7 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
         environment: config.environment,
         trustedProxies,
         torExits: ports.torExits,
+        geoIp: ports.geoIp,
         clock: ports.clock,
         keyStore: ports.keyStore,
         pepper: ports.pepper,
@@ -146,7 +152,13 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
   };
   let tls: OpenTls | null = null;
   const warnings = (): string[] => (tls === null ? [] : expiryWarnings(tls.endpoint.material, ports.clock.now()));
-  const health = createManagement({ readinessProblems, warnings, metrics, identity: ports.identity });
+  const health = createManagement({
+    readinessProblems,
+    warnings,
+    details: () => ({ torExits: ports.torExits.status() }),
+    metrics,
+    identity: ports.identity,
+  });
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {
     draining = true;
     for (const { connections } of listeners) connections.endWithNextAnswer();
@@ -156,6 +168,8 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     stopWatching();
     await health.close(); // last, so that it can be asked all the while
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
+    await ports.torExits.close();
+    ports.geoIp?.close();
     await setImmediate(); // the last responses close in the same turn as their server
     await requestLog.settled();
     await ports.keyStore.close();

@@ -12,8 +12,8 @@ export interface RequestFacts {
   readonly secure: boolean;
   /** The address that the request comes from, behind trusted proxies. */
   readonly clientAddress: IpAddress;
-  /** Whether that address is a Tor exit. */
-  readonly torExit: boolean;
+  /** Whether that address is a Tor exit; null where that cannot be told. */
+  readonly torExit: boolean | null;
   /** Whether Host, Origin or Referer names an onion service. */
   readonly onionService: boolean;
   readonly keyFormat: KeyFormat;

@@ -1,4 +1,6 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { registerTorExitMetrics } from './tor-exit-metrics.js';
+import type { TorExitFigures } from './tor-exit-metrics.js';
 
 /** A request as the metrics see it. Codes and configured names alone, so that no caller can make new series. */
 export interface RequestLabels {
@@ -143,6 +145,11 @@ export class GatewayMetrics {
         for (const { file, notAfter } of current()) this.set({ file }, notAfter / 1000);
       },
     });
+  }
+
+  /** Adds the metrics of the list of Tor exits, which is asked whenever they are. */
+  watchTorExits(figures: () => TorExitFigures): void {
+    registerTorExitMetrics(this.#registry, figures);
   }
 
   /** The text format that Prometheus reads, and its content type. */

@@ -1,11 +1,12 @@
-import { truncate } from 'node:fs/promises';
-import path from 'node:path';
+import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import t from 'tap';
-import { InvalidExitList, parseExitList } from '../../src/adapters/tor/exit-list-parser.js';
-import { readTorExitFiles, TorExitList } from '../../src/adapters/tor/tor-exit-list.js';
-import { OperatorError } from '../../src/config/operator-error.js';
+import { admitExits, refuseShrunken } from '../../src/adapters/tor/admitted-exits.js';
+import { parseExitList } from '../../src/adapters/tor/exit-list-parser.js';
+import { ExitListRefused } from '../../src/adapters/tor/exit-list-refused.js';
+import { TorExitList } from '../../src/adapters/tor/tor-exit-list.js';
 import type { IpAddress } from '../../src/policy/ip-address.js';
+import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { address } from '../policy/fixtures.js';
 
 const bulkList = '198.51.100.9\n203.0.113.77\n2001:db8::5\n';
@@ -22,17 +23,26 @@ const exitAddresses = [
   '',
 ].join('\n');
 
-function textsOf(list: string, allowReserved = true): string[] {
-  return parseExitList(list, allowReserved).addresses.map(({ text }) => text);
+function textsOf(list: string): string[] {
+  return [...new Set([...parseExitList(list)].map(({ text }) => text))];
 }
 
-function problemOf(list: string, allowReserved = true): string {
+/** The reason and the message of a refusal, such as `html: it is …`. */
+async function refusalOf(act: () => unknown): Promise<string> {
   try {
-    parseExitList(list, allowReserved);
+    await act();
     return 'none';
   } catch (error) {
-    return error instanceof InvalidExitList ? error.message : `not expected: ${String(error)}`;
+    return error instanceof ExitListRefused ? `${error.reason}: ${error.message}` : `not expected: ${String(error)}`;
   }
+}
+
+function admit(list: string, allowReserved = true, trustedProxies: readonly string[] = []) {
+  return admitExits(parseExitList(list), { allowReserved, trustedProxies: compileIpRanges(trustedProxies) });
+}
+
+function problemOf(list: string, allowReserved = true): Promise<string> {
+  return refusalOf(() => admit(list, allowReserved));
 }
 
 t.test('both formats in which Tor publishes its exits are read', (t) => {
@@ -62,7 +72,7 @@ t.test('one address is one exit, however often and in whatever spelling it is li
     '198.51.100.9',
   ]);
   for (const listed of spellings) {
-    const exits = new TorExitList(parseExitList(listed, true).addresses);
+    const exits = new TorExitList(parseExitList(listed));
     t.ok(
       spellings.every((asked) => exits.has(address(asked))),
       listed,
@@ -72,55 +82,56 @@ t.test('one address is one exit, however often and in whatever spelling it is li
   t.end();
 });
 
-t.test('what is no list of exits is refused, so that it never takes the place of one', (t) => {
+t.test('what is no list of exits is refused, so that it never takes the place of one', async (t) => {
   const page = '<!DOCTYPE html>\n<html><body>\n<p>198.51.100.9</p></body></html>\n';
-  t.match(problemOf(page), /^line 1 /, 'an HTML page');
-  t.match(problemOf(`${bulkList}<html>`), /^line 4 /, 'an HTML page behind a list');
+  t.match(await problemOf(page), /^html: /, 'an HTML page');
+  t.match(await problemOf(`\uFEFF \n${page}`), /^html: /, 'behind blanks');
+  t.match(await problemOf(`${bulkList}<html>`), /^malformed: line 4 /, 'an HTML page behind a list');
   for (const empty of ['', '\n', '\r\n\r\n', '# nothing\n#\n', 'Published 2025-01-15 10:00:00\n']) {
-    t.match(problemOf(empty), /holds no address/, JSON.stringify(empty));
+    t.match(await problemOf(empty), /^empty: it holds no address/, JSON.stringify(empty));
   }
-  t.match(problemOf('{"relays":[{"exit_addresses":["198.51.100.9"]}]}'), /^line 1 /, 'JSON');
-  t.match(problemOf('\u0000\u0001\u0002'), /^line 1 /, 'bytes');
-  t.end();
+  t.match(await problemOf('\u0000\u0001\u0002'), /^malformed: line 1 /, 'bytes');
 });
 
-t.test('one line that is neither an address nor a line of the format refuses the list and is named by number', (t) => {
-  const lines = [
-    '198.51.100',
-    '198.51.100.',
-    '198.51.100.256',
-    '198.51.100.009',
-    '198.51.100.0/24',
-    '198.51.100.9:443',
-    '198.51.100.9, 198.51.100.10',
-    '198.51.100.9 # exit',
-    '198.51.100.9 198.51.100.10',
-    '2001:db8::g',
-    '2001:db8::5%eth0',
-    '[2001:db8::5]',
-    'exit.example',
-    '3325256713',
-    'Exit',
-    'ExitNode',
-    'ExitAddress',
-    'ExitAddress ',
-    'ExitAddress 198.51.100',
-    'ExitAddress  198.51.100.9 2025-01-15 11:10:00',
-    'ExitAddress exit.example 2025-01-15 11:10:00',
-    'exitaddress 198.51.100.9 2025-01-15 11:10:00',
-    'XExitAddress 198.51.100.9 2025-01-15 11:10:00',
-    'PublishedX 2025-01-15 10:00:00',
-    'X-Published 2025-01-15 10:00:00',
-  ];
-  for (const line of lines) {
-    t.match(problemOf(`${bulkList}${line}\n203.0.113.1\n`), /^line 4 /, line);
-    t.match(problemOf(`# c\r\n\r\n${line}`), /^line 3 /);
-  }
-  t.notMatch(problemOf('svc_live_pasted'), /svc_/, 'the problem does not quote the line');
-  t.end();
-});
+t.test(
+  'one line that is neither an address nor a line of the format refuses the list and is named by number',
+  async (t) => {
+    const lines = [
+      '198.51.100',
+      '198.51.100.',
+      '198.51.100.256',
+      '198.51.100.009',
+      '198.51.100.0/24',
+      '198.51.100.9:443',
+      '198.51.100.9, 198.51.100.10',
+      '198.51.100.9 # exit',
+      '198.51.100.9 198.51.100.10',
+      '2001:db8::g',
+      '2001:db8::5%eth0',
+      '[2001:db8::5]',
+      'exit.example',
+      '3325256713',
+      'Exit',
+      'ExitNode',
+      'ExitAddress',
+      'ExitAddress ',
+      'ExitAddress 198.51.100',
+      'ExitAddress  198.51.100.9 2025-01-15 11:10:00',
+      'ExitAddress exit.example 2025-01-15 11:10:00',
+      'exitaddress 198.51.100.9 2025-01-15 11:10:00',
+      'XExitAddress 198.51.100.9 2025-01-15 11:10:00',
+      'PublishedX 2025-01-15 10:00:00',
+      'X-Published 2025-01-15 10:00:00',
+    ];
+    for (const line of lines) {
+      t.match(await problemOf(`${bulkList}${line}\n203.0.113.1\n`), /^malformed: line 4 /, line);
+      t.match(await problemOf(`# c\r\n\r\n${line}`), /^malformed: line 3 /);
+    }
+    t.notMatch(await problemOf('svc_live_pasted'), /svc_/, 'the problem does not quote the line');
+  },
+);
 
-t.test('an exit line that was cut off before its time is refused: its address may have lost digits', (t) => {
+t.test('an exit line that was cut off before its time is refused: its address may have lost digits', async (t) => {
   const rests = [
     '',
     ' ',
@@ -132,39 +143,149 @@ t.test('an exit line that was cut off before its time is refused: its address ma
     ' 2025-01-15 11:10:00 x',
   ];
   const cuts = rests.map((rest) => `ExitAddress 198.51.100.1${rest}`);
-  t.same(
-    cuts.filter((line) => !problemOf(exitAddresses + line).startsWith('line 10 ')),
-    [],
+  for (const line of cuts) t.match(await problemOf(exitAddresses + line), /^malformed: line 10 /, line);
+});
+
+t.test('a table is read by the column that its heading calls an address', async (t) => {
+  const rows = 'ABC, 198.51.100.9, 443\nDEF, 2001:DB8::5, 81\nABC, 198.51.100.9, 444\n';
+  for (const name of ['ipaddr', 'IP', 'Address', 'ip_address', 'IP-Address', 'exit address']) {
+    t.strictSame(textsOf(`# Tor\n\nfingerprint, ${name}, port\n${rows}`), ['198.51.100.9', '2001:db8::5'], name);
+  }
+  t.strictSame(textsOf('"ip","port"\r\n"198.51.100.9","1"\r\n'), ['198.51.100.9']);
+  const refused: [string, RegExp][] = [
+    ['fingerprint, host, port\nA, 198.51.100.9, 1\n', /^malformed: line 1 is no address, and names no column/],
+    ['198.51.100.9, 198.51.100.10\n', /^malformed: line 1 /],
+    [`fingerprint, ip, port\n${rows}<html>`, /^malformed: line 5 /],
+    ['ip, port\n198.51.100.9, 1\n198.51.100.10\n', /^malformed: line 3 has no address/],
+    ['ip, port\n198.51.100.9, 1, 2\n', /^malformed: line 2 /],
+    ['ip, port\n198.51.100.0/24, 1\n', /^malformed: line 2 /],
+    ['ip, port\n', /^empty: /],
+    [`ip${',x'.repeat(64)}\n`, /^malformed: line 1 /],
+  ];
+  for (const [list, reason] of refused) t.match(await problemOf(list), reason, JSON.stringify(list.slice(0, 60)));
+});
+
+/** Onionoo's details of some relays, with fields that do not matter. */
+function details(...relays: object[]): string {
+  return JSON.stringify({ version: '8.0', relays_published: '2026-01-01 00:00:00', relays, bridges: [] });
+}
+
+t.test("of Onionoo's details the relays with the flag Exit are read: where they listen and where they leave", (t) => {
+  const list = details(
+    {
+      nickname: 'a',
+      flags: ['Exit', 'Fast', 'Running'],
+      or_addresses: ['198.51.100.9:9001', '[2001:db8::5]:9001'],
+      exit_addresses: ['203.0.113.77', '2001:db8::6'],
+    },
+    { nickname: 'guard', flags: ['Guard', 'Running'], or_addresses: ['192.0.2.1:443', '[2001:db8::bad]:443'] },
+    { nickname: 'b', flags: ['Exit'], or_addresses: ['198.51.100.10:1'] },
+    { nickname: 'bad', flags: ['BadExit'], or_addresses: ['192.0.2.2:1'] },
   );
+  t.strictSame(textsOf(list), ['198.51.100.9', '2001:db8::5', '203.0.113.77', '2001:db8::6', '198.51.100.10']);
+  t.strictSame(textsOf(`\uFEFF\n  ${list}`), textsOf(list));
   t.end();
 });
 
-t.test('addresses that are not on the public internet are left out and counted, unless they are allowed', (t) => {
+t.test("JSON that is not Onionoo's details, or half of them, is refused", async (t) => {
+  const relay = { flags: ['Exit'], or_addresses: ['198.51.100.9:9001'] };
+  const whole = details(relay);
+  for (let end = 1; end < whole.length; end += 7) {
+    t.match(await problemOf(whole.slice(0, end)), /^malformed: it begins as JSON/, `${end} characters of it`);
+  }
+  for (const other of [
+    '{}',
+    '{"relays":{}}',
+    '{"relays":[1]}',
+    details({ or_addresses: [] }),
+    details({ flags: ['Exit'] }),
+  ]) {
+    t.match(await problemOf(other), /^malformed: it is JSON, but not Onionoo's details/, other);
+  }
+  t.match(await problemOf(details()), /^empty: /);
+  t.match(await problemOf(details({ ...relay, flags: ['Guard'] })), /^empty: /);
+  for (const none of [
+    '198.51.100.9',
+    'x:1',
+    '[198.51.100:1',
+    '198.51.100.9:http',
+    '[2001:db8::5]',
+    '2001:db8::5:1',
+    '',
+  ]) {
+    const one = details(relay, { flags: ['Exit'], or_addresses: [none] });
+    t.match(await problemOf(one), /^malformed: relay 2 has an address that is none/, JSON.stringify(none));
+  }
+  t.match(await problemOf(details({ ...relay, exit_addresses: ['198.51.100.9:1'] })), /^malformed: relay 1 /);
+});
+
+t.test('addresses that are not on the public internet are left out and counted, unless they are allowed', async (t) => {
   const reserved = [
     ...['10.0.0.1', '172.16.0.1', '192.168.1.1', '127.0.0.1', '169.254.1.1', '100.64.0.1', '0.0.0.0', '224.0.0.1'],
     ...['192.0.2.1', '198.51.100.1', '203.0.113.1', '240.0.0.1', '255.255.255.255', '::ffff:10.0.0.2'],
     ...['::', '::1', 'fe80::1', 'fc00::1', 'fd12::1', 'ff02::1', '2001:db8::1'],
   ];
   const list = ['8.8.8.8', ...reserved, '2606:4700::1111'].join('\n');
-  const parsed = parseExitList(list, false);
+  const admitted = await admit(list, false);
   t.strictSame(
-    parsed.addresses.map(({ text }) => text),
+    admitted.addresses.map(({ text }) => text),
     ['8.8.8.8', '2606:4700::1111'],
   );
-  t.equal(parsed.reserved, reserved.length);
-  const all = parseExitList(list, true);
+  t.equal(admitted.leftOut, reserved.length);
+  const all = await admit(list, true);
   t.equal(all.addresses.length, reserved.length + 2);
-  t.equal(all.reserved, 0);
-  t.match(problemOf(reserved.join('\n'), false), /holds no address/, 'a list of nothing else is refused');
-  t.equal(problemOf(reserved.join('\n'), true), 'none');
-  t.end();
+  t.equal(all.leftOut, 0);
+  t.match(await problemOf(reserved.join('\n'), false), /^empty: .* the 21 in it are in reserved ranges/);
+  t.equal(await problemOf(reserved.join('\n'), true), 'none');
 });
 
-t.test('a list that is longer than any list of exits could be is refused', (t) => {
+t.test('a list that names a trusted proxy is refused, in whatever spelling', async (t) => {
+  const proxies = ['198.51.100.0/30', '2001:db8::/64', '10.0.0.0/8'];
+  for (const named of ['198.51.100.3', '::ffff:198.51.100.1', '2001:DB8:0:0:0:0:0:7']) {
+    const reason = await refusalOf(() => admit(`203.0.113.1\n${named}\n`, true, proxies));
+    t.match(reason, /^names_trusted_proxy: it holds .*, which is in trustedProxies/, named);
+  }
+  t.equal((await admit('203.0.113.1\n198.51.100.4\n', true, proxies)).addresses.length, 2);
+  const leftOut = await admit('8.8.8.8\n10.0.0.1\n', false, proxies);
+  t.same([leftOut.addresses.length, leftOut.leftOut], [1, 1], 'what is left out does no harm');
+});
+
+t.test('a list that is longer than any list of exits could be is refused', async (t) => {
   const lines = Array.from({ length: 200_001 }, (_, index) => `8.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
-  t.match(problemOf(lines.join('\n')), /more than 200000 addresses/);
-  t.equal(parseExitList(lines.slice(1).join('\n'), true).addresses.length, 200_000);
-  t.end();
+  t.match(await problemOf(lines.join('\n')), /^too_large: .*more than 200000 addresses/);
+  t.equal((await admit(lines.slice(1).join('\n'))).addresses.length, 200_000);
+});
+
+t.test('a list that has lost more than half of the one before is refused, unless that was small', async (t) => {
+  const refused: [size: number, before: number, refused: boolean][] = [
+    [500, 1000, false],
+    [499, 1000, true],
+    [1, 1000, true],
+    [5, 10, false],
+    [4, 10, true],
+    [1, 9, false],
+    [1000, 1, false],
+    [1, 0, false],
+  ];
+  for (const [size, before, expected] of refused) {
+    const reason = await refusalOf(() => {
+      refuseShrunken(size, before);
+    });
+    t.equal(reason.startsWith('shrunken: '), expected, `${size} after ${before}`);
+  }
+});
+
+t.test('the digest is that of the addresses, a line each, so that anybody can compute it', async (t) => {
+  const { digest } = await admit('# c\n198.51.100.9\n::ffff:198.51.100.9\n2001:DB8::5\n');
+  const expected = createHash('sha256').update('198.51.100.9\n2001:db8::5\n').digest('hex');
+  t.equal(digest, expected);
+  t.equal(new TorExitList(parseExitList('198.51.100.9\n2001:db8::5')).digest, expected);
+  t.equal(
+    (await TorExitList.join([[address('198.51.100.9')], [address('2001:db8::5'), address('198.51.100.9')]])).digest,
+    expected,
+  );
+  t.not((await admit('198.51.100.9\n')).digest, expected);
+  t.equal(new TorExitList([]).digest, null, 'no list has none');
 });
 
 /** An address by its family and value alone, with the spellings that it has. */
@@ -204,7 +325,7 @@ t.test('an address is an exit exactly if an equal one is listed, for any lists a
       fc.array(spelled, { maxLength: 20 }),
       (list, asked) => {
         const identities = new Set(list.map(({ identity }) => identity));
-        const exits = new TorExitList(parseExitList(list.map(({ text }) => text).join('\n'), true).addresses);
+        const exits = new TorExitList(parseExitList(list.map(({ text }) => text).join('\n')));
         if (exits.size !== identities.size) return false;
         return [...list, ...asked].every(({ identity, text }) => exits.has(address(text)) === identities.has(identity));
       },
@@ -224,45 +345,3 @@ t.test('an IPv4 and an IPv6 address of the same value are two, and no list at al
   t.notOk(new TorExitList([]).has(four));
   t.end();
 });
-
-t.test('several list files are joined', async (t) => {
-  const directory = t.testdir({ bulk: '198.51.100.1\n198.51.100.9\n', exits: exitAddresses });
-  const at = (name: string): string => path.join(directory, name);
-  const exits = await readTorExitFiles([at('bulk'), at('exits')], true);
-  t.equal(exits.size, 4, 'one that both have counts once');
-  for (const text of ['198.51.100.1', '198.51.100.9', '203.0.113.77', '2001:db8::5'])
-    t.ok(exits.has(address(text)), text);
-  t.notOk(exits.has(address('198.51.100.2')));
-  t.equal((await readTorExitFiles([], true)).size, 0);
-});
-
-t.test(
-  'a list file that cannot be used stops with a sentence that names it, whatever the other files hold',
-  async (t) => {
-    const directory = t.testdir({
-      good: '198.51.100.9\n',
-      page: '<html></html>',
-      cut: '198.51.100.9\n198.51.1',
-      empty: '',
-      large: '198.51.100.9\n',
-    });
-    const at = (name: string): string => path.join(directory, name);
-    await truncate(at('large'), 16 * 1024 * 1024 + 1);
-    const rows: [string, boolean, RegExp][] = [
-      [at('nowhere'), true, /^The Tor exit list .*nowhere cannot be read: there is no such file\.$/],
-      [directory, true, /^The Tor exit list .* cannot be read: it is a directory\.$/],
-      [at('page'), true, /^The Tor exit list .*page cannot be used: line 1 is neither .*\.$/],
-      [at('cut'), true, /^The Tor exit list .*cut cannot be used: line 2 is neither .*\.$/],
-      [at('empty'), true, /^The Tor exit list .*empty cannot be used: it holds no address .*\.$/],
-      [at('good'), false, /^The Tor exit list .*good cannot be used: it holds no address .*\.$/],
-      [at('large'), true, /^The Tor exit list .*large is larger than 16777216 bytes\.$/],
-    ];
-    for (const [file, allowReserved, sentence] of rows) {
-      const error: unknown = await readTorExitFiles([at('good'), file], allowReserved).catch(
-        (reason: unknown) => reason,
-      );
-      t.ok(error instanceof OperatorError, file.replace(directory, ''));
-      t.match((error as Error).message, sentence);
-    }
-  },
-);

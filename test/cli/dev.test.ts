@@ -271,7 +271,10 @@ t.test('every command tells what it is for; wrong usage has the exit status 2', 
   for (const args of [[], ['bogus'], ['dev', '--bogus'], ['dev', 'extra'], ['config'], ['gateway', '--config']]) {
     t.equal((await run(...args)).status, 2, args.join(' '));
   }
-  const gateway = await run('gateway');
+  const file = path.join(directory, 'nothing.yaml');
+  await writeFile(file, 'torExits: { sources: [] }\n');
+  t.match((await run('gateway')).stderr, /listen\.https/);
+  const gateway = await run('gateway', '--config', file);
   t.equal(gateway.status, 2, 'the defaults alone do not make a gateway');
   t.match(gateway.stderr, /listen\.https[^]*torExits\.sources/, 'and everything that is missing is told at once');
 });

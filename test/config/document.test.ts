@@ -73,7 +73,7 @@ t.test('each option is in the documented default once, under a comment', (t) => 
   };
   expect(configSchema, []);
   t.notOk(lines.some((line) => line.length > 100 && line.trimStart().startsWith('#')));
-  t.match(text, /Not available in this version\.\ngeoip:/);
+  t.notMatch(text, /available in this version/, 'everything that it names can be used');
   t.end();
 });
 
@@ -91,7 +91,7 @@ t.test('config check prints the effective configuration, and it can be loaded ag
 });
 
 t.test('config check says what would keep the gateway from starting, beside the configuration', (t) => {
-  t.match(run(['check']).err, /the gateway command would not start with it:\n(?:.*\n)*.*torExits\.sources: expected/);
+  t.match(run(['check']).err, /the gateway command would not start with it:\n(?:.*\n)*.*listen\.https: /);
   const ready = `listen: { https: { certFile: a, keyFile: b } }
 keyStore: { kind: memory, memory: { recordsFile: r.json } }
 torExits: { enabled: false }

@@ -125,8 +125,10 @@ t.test('a rule is not held against the value that stands in for a wrong one', (t
 t.test('the gateway tells what keeps it from ever accepting a request', (t) => {
   const ready = 'keyStore: { kind: memory, memory: { recordsFile: r.json } }\ntorExits: { enabled: false }\n';
   const cases: readonly [string, readonly string[]][] = [
-    ['', ['listen.https', 'torExits.sources']],
-    ['keyStore: { kind: memory }', ['listen.https', 'keyStore.memory.recordsFile', 'torExits.sources']],
+    ['', ['listen.https']],
+    ['torExits: { sources: [] }', ['listen.https', 'torExits.sources']],
+    ['torExits: { sources: [] }\ngeoip: { anonymousIpFile: a.mmdb }', ['listen.https']],
+    ['keyStore: { kind: memory }', ['listen.https', 'keyStore.memory.recordsFile']],
     [`${ready}listen: { ${tls} }`, []],
     [`${ready}listen: { ${tls}, http: null }`, []],
     [`${ready}trustedProxies: [10.0.0.0/8]`, []],
@@ -140,5 +142,25 @@ t.test('the gateway tells what keeps it from ever accepting a request', (t) => {
       text,
     );
   }
+  t.end();
+});
+
+t.test('a source of Tor exits is an http or https URL without a password, or a file', (t) => {
+  const wrong: readonly [string, RegExp][] = [
+    ['ftp://a.test/list', /torExits\.sources\[1\]: expected an http or https URL or the path of a file/],
+    ['file:///etc/exits', /torExits\.sources\[1\]: expected an http or https URL/],
+    ['htps://a.test/list', /torExits\.sources\[1\]: expected an http or https URL/],
+    ['https://', /torExits\.sources\[1\]: expected an http or https URL/],
+    ['https://a.test:99999/', /torExits\.sources\[1\]: expected an http or https URL/],
+    ['https://user:s3cret@a.test/', /torExits\.sources\[1\]: expected a URL without a user and a password/],
+    ['https://user@a.test/', /torExits\.sources\[1\]: expected a URL without a user/],
+  ];
+  for (const [source, problem] of wrong) {
+    const problems = problemsOf({ text: JSON.stringify({ torExits: { sources: ['exits.txt', source] } }) });
+    t.match(problems, [problem], source);
+    t.notMatch(problems.join(), /s3cret/);
+  }
+  const sources = ['https://a.test/list?x=1', 'HTTP://a.test', 'exits.txt', '/var/exits', './a:b', 'http.txt'];
+  t.same(problemsOf({ text: JSON.stringify({ torExits: { sources } }) }), []);
   t.end();
 });

@@ -8,7 +8,7 @@ import { Verifier } from '../../src/audit/verifier.js';
 import { readLogLines } from '../../src/audit/log-lines.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
-import type { KeyStore } from '../../src/gateway/ports.js';
+import type { KeyStore, TorExits } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { gatewayErrors } from '../../src/http/errors.js';
 import { denials } from '../../src/policy/denials.js';
@@ -108,6 +108,16 @@ function keyStore(): KeyStore {
 }
 
 const exit = '198.51.100.66';
+/** Of which it cannot be told whether it is one. */
+const untold = '198.51.100.67';
+
+const exits: TorExits = {
+  has: ({ text }) => (text === untold ? null : text === exit),
+  digest: null,
+  unavailableReason: () => null,
+  status: () => ({ available: true, digest: null, size: 1, ageSeconds: 0, sources: [] }),
+  close: () => Promise.resolve(),
+};
 
 /** What a request needs to end in a certain way, besides its key. */
 interface Scene {
@@ -175,6 +185,7 @@ const ways: Readonly<Record<string, Way>> = {
   client_closed: (scene) => hangUp(scene, withKey(liveKey, { path: '/v1/dev/customers/silent' })),
   internal_error: asking(withKey(keys.unforeseen)),
   upstream_failed: asking(withKey(liveKey, { path: '/v1/dev/customers/reset' })),
+  tor_list_unavailable: asking(withKey(liveKey, { headers: [['x-forwarded-for', untold]] })),
   key_store_unavailable: asking(withKey(keys.unaskable)),
   access_log_unavailable: async ({ gateway, log }) => {
     log.trouble = 'the disk is full';
@@ -208,7 +219,7 @@ async function startScene(t: Test, environment: 'live' | 'test', directory = t.t
   const { url } = upstream;
   const gateway = await startTestGateway(t, {
     keyStore: keyStore(),
-    torExits: [exit],
+    torExits: exits,
     accessLog: log,
     logSecret: Buffer.from('a secret of the tests alone'),
     config: {

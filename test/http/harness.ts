@@ -13,7 +13,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { loadConfig } from '../../src/config/load.js';
 import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import type { CallerIdentity, KeyStore } from '../../src/gateway/ports.js';
+import type { CallerIdentity, GeoIp, KeyStore, TorExits } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { startGateway } from '../../src/http/start-gateway.js';
@@ -137,7 +137,9 @@ export interface GatewaySetup {
   readonly config?: DeepPartial<Config>;
   readonly records?: StoredRecords;
   readonly keyStore?: KeyStore;
-  readonly torExits?: readonly string[];
+  /** Addresses of exits, or what tells of them. */
+  readonly torExits?: readonly string[] | TorExits;
+  readonly geoIp?: GeoIp;
   readonly upstreamUrl?: string;
   readonly pepper?: Buffer;
   readonly identity?: CallerIdentity;
@@ -172,13 +174,8 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
   const certificateChanges: CertificateChange[] = [];
   const gateway = await startGateway(base, {
     keyStore: setup.keyStore ?? new RecordKeyStore(new MemoryRecords(setup.records ?? recordsOf(liveKey))),
-    torExits: new TorExitList(
-      (setup.torExits ?? []).map((text) => {
-        const exit = parseIpAddress(text);
-        if (exit === null) throw new Error(`${text} is no address`);
-        return exit;
-      }),
-    ),
+    torExits: torExitsOf(setup.torExits ?? []),
+    geoIp: setup.geoIp ?? null,
     pepper: setup.pepper ?? null,
     identity: setup.identity ?? null,
     clock: { now: () => Date.now() },
@@ -212,6 +209,17 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     keyFile,
     reloadTls: () => gateway.reloadTls(),
   };
+}
+
+function torExitsOf(exits: readonly string[] | TorExits): TorExits {
+  if ('has' in exits) return exits;
+  return new TorExitList(
+    exits.map((text) => {
+      const exit = parseIpAddress(text);
+      if (exit === null) throw new Error(`${text} is no address`);
+      return exit;
+    }),
+  );
 }
 
 /** An answer as it came over the wire. */

@@ -247,7 +247,13 @@ t.test('one key cannot shut another merchant out of a service', async (t) => {
 t.test('the management listener takes a bounded number of connections', async (t) => {
   const accessLog = { problem: () => null, lost: () => 0, heldBytes: () => 0 };
   const metrics = new GatewayMetrics('live', { isReady: () => true, keyStoreProblem: () => null, accessLog });
-  const management = createManagement({ readinessProblems: () => [], metrics, identity: null, warnings: () => [] });
+  const management = createManagement({
+    readinessProblems: () => [],
+    metrics,
+    identity: null,
+    warnings: () => [],
+    details: () => ({}),
+  });
   t.ok(management.server.maxConnections > 0 && management.server.maxConnections <= 1000);
   await management.close();
 });

@@ -4,6 +4,7 @@ import t from 'tap';
 import { holdsKey, maskKeys } from '../../src/telemetry/mask-keys.js';
 import { cut, serialise } from '../../src/telemetry/serialise.js';
 import { GatewayMetrics } from '../../src/telemetry/metrics.js';
+import type { TorExitFigures } from '../../src/telemetry/tor-exit-metrics.js';
 
 /** What a terminal or a log viewer would obey instead of show: controls, line ends, turns of direction. */
 const obeyed = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\ufeff]/u;
@@ -96,6 +97,43 @@ t.test('the parts of a request are timed, in seconds', async (t) => {
   ]) {
     t.ok(text.split('\n').includes(line), line);
   }
+});
+
+t.test('the list of Tor exits is measured when it is asked for', async (t) => {
+  const accessLog = { problem: () => null, lost: () => 0, heldBytes: () => 0 };
+  const metrics = new GatewayMetrics('test', { isReady: () => true, keyStoreProblem: () => null, accessLog });
+  const before = { source: 'a.txt', ageSeconds: null, size: 0, leftOut: 0, refusals: {} };
+  let figures: TorExitFigures = { available: false, digest: null, size: 0, ageSeconds: null, sources: [before] };
+  metrics.watchTorExits(() => figures);
+  const lines = async (): Promise<string[]> =>
+    (await metrics.render()).text.split('\n').filter((line) => line.startsWith('gateway_tor_list'));
+  t.strictSame(await lines(), [
+    'gateway_tor_list_available 0',
+    'gateway_tor_list_entries 0',
+    'gateway_tor_list_source_entries{source="a.txt"} 0',
+    'gateway_tor_list_left_out{source="a.txt"} 0',
+  ]);
+  const source = { source: 'a.txt', ageSeconds: 9, size: 5, leftOut: 2, refusals: { html: 3, empty: 1 } };
+  figures = { available: true, digest: 'ab', size: 5, ageSeconds: 9, sources: [source] };
+  const expected = [
+    'gateway_tor_list_available 1',
+    'gateway_tor_list_entries 5',
+    'gateway_tor_list_info{digest="ab"} 1',
+    'gateway_tor_list_age_seconds 9',
+    'gateway_tor_list_source_age_seconds{source="a.txt"} 9',
+    'gateway_tor_list_source_entries{source="a.txt"} 5',
+    'gateway_tor_list_left_out{source="a.txt"} 2',
+    'gateway_tor_list_refusals_total{source="a.txt",reason="html"} 3',
+    'gateway_tor_list_refusals_total{source="a.txt",reason="empty"} 1',
+  ];
+  t.strictSame(await lines(), expected);
+  t.strictSame(await lines(), expected, 'and counted once, however often it is asked for');
+  figures = { ...figures, digest: 'cd' };
+  t.strictSame(
+    (await lines()).filter((line) => line.includes('digest')),
+    ['gateway_tor_list_info{digest="cd"} 1'],
+    'of digests the newest alone is told',
+  );
 });
 
 t.test('two gateways of one process count apart', async (t) => {

@@ -1,4 +1,4 @@
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import type { RedisOptions } from 'ioredis';
 
 /** A server by its name or address. */
@@ -43,6 +43,16 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
   });
 }
 
+/** Opens a Redis of whatever kind for commands of one name each, of which nothing is expected but an answer in time. */
+export function connectAny(address: RedisAddress, onError: (error: Error) => void): Redis | Cluster {
+  if (address.cluster === null) return connectRedis(address, onError);
+  return new Cluster([...address.cluster], {
+    redisOptions: optionsOf(address),
+    enableOfflineQueue: false,
+    clusterRetryStrategy: retryAfter,
+  }).on('error', onError);
+}
+
 /** Opens a connection to one node of a Cluster, which comes back by itself until it is closed. */
 export function connectNode(
   address: RedisAddress,
@@ -72,25 +82,32 @@ type Where = Pick<
 >;
 
 function open(address: RedisAddress, onError: (error: Error) => void, where: Where): Redis {
+  return new Redis({ ...optionsOf(address), ...where }).on('error', onError);
+}
+
+function retryAfter(attempt: number): number {
+  return Math.min(attempt * 50, longestRetryMilliseconds);
+}
+
+function optionsOf(address: RedisAddress) {
   // The server's name is checked against its certificate; behind Sentinel it is the sentinels' word, in a Cluster the nodes'.
   const tls = isSecure(address)
     ? { rejectUnauthorized: true, ...(address.ca === null ? {} : { ca: address.ca }) }
     : null;
-  return new Redis({
+  return {
     ...(address.username === null ? {} : { username: address.username }),
     ...(address.password === null ? {} : { password: address.password }),
     ...(tls === null ? {} : { tls }),
-    protocol: 2, // ioredis drops RESP3's invalidation notices without a word
+    protocol: 2 as const, // ioredis drops RESP3's invalidation notices without a word
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,
     maxRetriesPerRequest: 0,
     commandTimeout: address.commandTimeoutMilliseconds,
     connectTimeout: connectTimeoutMilliseconds,
-    retryStrategy: (attempt) => Math.min(attempt * 50, longestRetryMilliseconds),
+    retryStrategy: retryAfter,
     disableClientInfo: true,
-    ...where,
-  }).on('error', onError);
+  };
 }
 
 function hostOf(url: URL): string {

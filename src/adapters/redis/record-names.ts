@@ -5,6 +5,9 @@ export class RecordNames {
   readonly revision: string;
   /** In a Cluster: which slot was changed when, at the master of the revision. */
   readonly changedSlots: string;
+  /** The list of Tor exits, and the lock of the gateway that fetches it. */
+  readonly torExits: string;
+  readonly torExitsLock: string;
 
   /** @param prefix without braces, where it is for a Cluster: they would put every record into one slot */
   constructor(prefix: string) {
@@ -12,6 +15,8 @@ export class RecordNames {
     this.meta = `${prefix}meta`;
     this.revision = `${prefix}revision`;
     this.changedSlots = `${prefix}changed:{${this.revision}}`;
+    this.torExits = `${prefix}tor-exits`;
+    this.torExitsLock = `${prefix}tor-exits:lock`;
   }
 
   key(lookupId: string): string {

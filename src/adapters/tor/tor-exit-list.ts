@@ -1,46 +1,71 @@
-import { OperatorError } from '../../config/operator-error.js';
-import { readOperatorFile } from '../../config/operator-file.js';
-import type { TorExits } from '../../gateway/ports.js';
+import { createHash } from 'node:crypto';
+import { setImmediate } from 'node:timers/promises';
+import type { TorExits, TorListStatus } from '../../gateway/ports.js';
 import type { IpAddress } from '../../policy/ip-address.js';
-import { InvalidExitList, parseExitList } from './exit-list-parser.js';
 
-const maxListBytes = 16 * 1024 * 1024;
+/** So many addresses take about a millisecond; after them requests have their turn. */
+const addressesAtATime = 1_000;
 
-/** A set of Tor exits. Addresses are compared by value, so that no spelling of one slips past. */
+/** A set of Tor exits that never changes. Addresses are compared by value, so that no spelling of one slips past. */
 export class TorExitList implements TorExits {
-  readonly #ipv4 = new Set<number>();
-  readonly #ipv6 = new Set<bigint>();
+  readonly #exits: Draft;
+  /** SHA-256 of the addresses in their order, a line each; null where there are none. */
+  readonly digest: string | null;
 
-  constructor(addresses: Iterable<IpAddress>) {
-    for (const address of addresses) {
-      if (address.family === 4) this.#ipv4.add(address.value);
-      else this.#ipv6.add(address.value);
+  /** @param exits addresses, or a draft that nobody adds to any more */
+  constructor(exits: Iterable<IpAddress> | Draft) {
+    this.#exits = exits instanceof Draft ? exits : new Draft();
+    if (!(exits instanceof Draft)) for (const address of exits) this.#exits.add(address);
+    this.digest = this.size === 0 ? null : this.#exits.hash.digest('hex');
+  }
+
+  /** Joins lists, a little at a time, so that the requests of a busy gateway do not wait for it. */
+  static async join(lists: readonly (readonly IpAddress[])[]): Promise<TorExitList> {
+    const draft = new Draft();
+    for (const list of lists) {
+      for (const [index, address] of list.entries()) {
+        draft.add(address);
+        if (index % addressesAtATime === 0) await setImmediate();
+      }
     }
+    return new TorExitList(draft);
   }
 
   has(address: IpAddress): boolean {
-    return address.family === 4 ? this.#ipv4.has(address.value) : this.#ipv6.has(address.value);
+    return this.#exits.has(address);
   }
 
   get size(): number {
-    return this.#ipv4.size + this.#ipv6.size;
+    return this.#exits.ipv4.size + this.#exits.ipv6.size;
+  }
+
+  unavailableReason(): null {
+    return null;
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  status(): TorListStatus {
+    return { available: this.size > 0, digest: this.digest, size: this.size, ageSeconds: null, sources: [] };
   }
 }
 
-/**
- * Reads list files and joins them.
- * @throws OperatorError when one cannot be read or is not a list
- */
-export async function readTorExitFiles(files: readonly string[], allowReserved: boolean): Promise<TorExitList> {
-  const addresses: IpAddress[] = [];
-  for (const file of files) {
-    const text = await readOperatorFile(file, 'The Tor exit list', maxListBytes);
-    try {
-      for (const address of parseExitList(text.toString('utf8'), allowReserved).addresses) addresses.push(address);
-    } catch (error) {
-      if (!(error instanceof InvalidExitList)) throw error;
-      throw new OperatorError(`The Tor exit list ${file} cannot be used: ${error.message}.`, { cause: error });
-    }
+/** A list while it is made. */
+class Draft {
+  readonly ipv4 = new Set<number>();
+  readonly ipv6 = new Set<bigint>();
+  readonly hash = createHash('sha256');
+
+  has(address: IpAddress): boolean {
+    return address.family === 4 ? this.ipv4.has(address.value) : this.ipv6.has(address.value);
   }
-  return new TorExitList(addresses);
+
+  add(address: IpAddress): void {
+    if (this.has(address)) return;
+    if (address.family === 4) this.ipv4.add(address.value);
+    else this.ipv6.add(address.value);
+    this.hash.update(`${address.text}\n`);
+  }
 }

@@ -119,43 +119,39 @@ export const torExits = section(
   {
     enabled: Type.Boolean({ default: true, description: 'Refuse clients that come from Tor exits.' }),
     sources: Type.Array(
-      line({
-        expects: 'the path of a file',
-        examples: ['tor-exit-list/example-snapshot.txt'],
-        unavailable: { pattern: '^[a-z][a-z0-9+.-]*://', is: 'a URL' },
-      }),
+      line({ expects: 'an http or https URL or the path of a file', examples: ['https://lists.example/tor-exits'] }),
       {
-        default: [],
+        default: ['https://check.torproject.org/torbulkexitlist'],
         maxItems: 32,
         description:
-          'Files with the addresses of exits, in either format of the Tor project: torbulkexitlist (an address a ' +
-          'line) or exit-addresses. URLs are not available in this version.',
-        expects: 'a list of paths',
+          'URLs and files with the addresses of exits. Their formats are told by their content: torbulkexitlist (an ' +
+          "address a line), exit-addresses, Onionoo's details (JSON, the only one with IPv6), or CSV.",
+        expects: 'a list of URLs and paths',
       },
     ),
     refreshMinutes: Type.Integer({
       minimum: 1,
       maximum: 1440,
       default: 60,
-      description: 'How often the sources are read again.',
+      description:
+        'How often the sources are read again, by one gateway for all; twice within maxAgeHours at least. A file that ' +
+        'is replaced is read at once.',
     }),
     snapshotFile: line({
       default: 'var/tor-exits.json',
       description: 'Where the last good list is kept for the next start.',
       expects: 'the path of a file',
-      unavailable: true,
     }),
     whenUnavailable: Type.Enum(['deny', 'allow'], {
       default: 'deny',
-      description: 'deny: not ready until a list is loaded. allow: without a list, nobody is taken for an exit.',
-      unavailable: true,
+      description:
+        'deny: not ready until a list is loaded, and requests get 503. allow: without a list, nobody is taken for an exit.',
     }),
     maxAgeHours: Type.Integer({
       minimum: 1,
       maximum: 8760,
       default: 48,
-      description: 'A list older than this counts as unavailable.',
-      unavailable: true,
+      description: 'A list that its source has not confirmed for longer than this counts as unavailable.',
     }),
     allowReserved: Type.Boolean({
       default: false,
@@ -168,9 +164,9 @@ export const torExits = section(
 /** Databases about addresses. */
 export const geoip = section(
   {
-    countryFile: optionalFile('Country of an address, for the access log.'),
-    asnFile: optionalFile('Autonomous system of an address, for the access log.'),
-    anonymousIpFile: optionalFile('Anonymous IP database; it also tells Tor exits.'),
+    countryFile: optionalFile('Country of an address, for the access log. null: none.'),
+    asnFile: optionalFile('Autonomous system of an address, for the access log. null: none.'),
+    anonymousIpFile: optionalFile('Anonymous IP database, a second witness of Tor exits besides torExits. null: none.'),
   },
-  { description: 'Databases in MaxMind format (.mmdb).', unavailable: true },
+  { description: 'Databases in MaxMind format (.mmdb), read again when they are replaced.' },
 );

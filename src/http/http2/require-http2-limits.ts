@@ -23,7 +23,7 @@ export function requireHttp2Limits({ request, target }: Exchange, maxHeaderBytes
   if (headerListBytes(http2.rawHeaders) > maxHeaderBytes) {
     throw new GatewayError('headers_too_large', `the header list is above ${maxHeaderBytes} bytes`);
   }
-  if (http2.method !== 'CONNECT' && target.path !== '*' && !target.path.startsWith('/')) {
+  if (http2.method !== 'CONNECT' && (target.absolute !== null || !/^(?:\*$|\/)/.test(target.path))) {
     throw new GatewayError('malformed_request', 'a :path that is none');
   }
 }

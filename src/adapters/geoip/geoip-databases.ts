@@ -1,0 +1,113 @@
+import type { AnonymousIPResponse, AsnResponse, CountryResponse } from 'maxmind';
+import type { GeoIp, Whereabouts } from '../../gateway/ports.js';
+import type { IpAddress } from '../../policy/ip-address.js';
+import { DatabaseFile } from './database-file.js';
+
+/** The files of the databases; null: there is none. */
+export interface GeoIpFiles {
+  readonly countryFile: string | null;
+  readonly asnFile: string | null;
+  readonly anonymousIpFile: string | null;
+}
+
+/** What is said where a database is damaged, and whom the databases tell of it. */
+export interface GeoIpOptions {
+  /** Whether nothing is said of a Tor exit then (true), or that it is none (false). */
+  readonly denyWhenUnavailable: boolean;
+  readonly onReload: () => void;
+  /** Told of a database that was replaced by one that cannot be used, or, once, that is damaged where it was asked. */
+  readonly onProblem: (error: unknown) => void;
+}
+
+interface Databases {
+  readonly country: DatabaseFile<CountryResponse> | null;
+  readonly asn: DatabaseFile<AsnResponse> | null;
+  readonly anonymous: DatabaseFile<AnonymousIPResponse> | null;
+}
+
+/** How often it is looked whether a file was replaced. */
+const lookMilliseconds = 10_000;
+const countryCode = /^[A-Z]{2}$/;
+const highestAsNumber = 2 ** 32 - 1;
+
+/** Databases in MaxMind format, each on its own: what one does not know says nothing of the others. */
+export class GeoIpDatabases implements GeoIp {
+  readonly #databases: Databases;
+  readonly #options: GeoIpOptions;
+  readonly #damaged = new Set<unknown>();
+  readonly #timer: NodeJS.Timeout;
+
+  private constructor(databases: Databases, options: GeoIpOptions) {
+    this.#databases = databases;
+    this.#options = options;
+    this.#timer = setInterval(() => void this.reload(), lookMilliseconds).unref();
+  }
+
+  /** @throws OperatorError for a file that cannot be used */
+  static async open(files: GeoIpFiles, options: GeoIpOptions): Promise<GeoIpDatabases> {
+    const { countryFile, asnFile, anonymousIpFile } = files;
+    const country = { name: 'The country database', type: /country|city|enterprise/i };
+    const asn = { name: 'The database of autonomous systems', type: /asn|isp|enterprise/i };
+    const anonymous = { name: 'The database of anonymous addresses', type: /anonymous/i };
+    return new GeoIpDatabases(
+      {
+        country: countryFile === null ? null : await DatabaseFile.open(countryFile, country),
+        asn: asnFile === null ? null : await DatabaseFile.open(asnFile, asn),
+        anonymous: anonymousIpFile === null ? null : await DatabaseFile.open(anonymousIpFile, anonymous),
+      },
+      options,
+    );
+  }
+
+  whereabouts(address: IpAddress): Whereabouts {
+    const { country, asn } = this.#databases;
+    const code = this.#find(country, address)?.country?.iso_code;
+    const number = this.#find(asn, address)?.autonomous_system_number;
+    return {
+      countryIsoCode: typeof code === 'string' && countryCode.test(code) ? code : null,
+      asNumber: typeof number === 'number' && isAsNumber(number) ? number : null,
+    };
+  }
+
+  isTorExit(address: IpAddress): boolean | null {
+    const found = this.#find(this.#databases.anonymous, address);
+    // What is not said is often left out, so only `true` is a yes.
+    if (found === undefined) return this.#options.denyWhenUnavailable ? null : false;
+    return found?.is_tor_exit_node === true;
+  }
+
+  /** Reads again what was replaced. */
+  async reload(): Promise<void> {
+    for (const database of Object.values(this.#databases) as (DatabaseFile<CountryResponse> | null)[]) {
+      try {
+        if ((await database?.reload()) !== true) continue;
+        this.#damaged.delete(database);
+        this.#options.onReload();
+      } catch (error) {
+        this.#options.onProblem(error);
+      }
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  /** undefined: the database is damaged there, and nothing can be said. */
+  #find<Found extends CountryResponse | AsnResponse | AnonymousIPResponse>(
+    database: DatabaseFile<Found> | null,
+    address: IpAddress,
+  ): Found | null | undefined {
+    try {
+      return database?.find(address) ?? null;
+    } catch (error) {
+      if (!this.#damaged.has(database)) this.#options.onProblem(error);
+      this.#damaged.add(database);
+      return undefined;
+    }
+  }
+}
+
+function isAsNumber(number: number): boolean {
+  return Number.isInteger(number) && number > 0 && number <= highestAsNumber;
+}

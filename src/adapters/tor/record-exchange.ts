@@ -1,0 +1,115 @@
+import type { Clock } from '../../gateway/ports.js';
+import { parseExitListRecord } from './exit-list-record.js';
+import type { ExitListRefused } from './exit-list-refused.js';
+import type { ExitSource } from './exit-source.js';
+import type { FetchClaim, SharedExitLists } from './shared-exit-lists.js';
+import type { SnapshotFile } from './snapshot-file.js';
+import type { SourceLists } from './source-lists.js';
+import type { TorExitList } from './tor-exit-list.js';
+
+/** Between what records are exchanged. */
+export interface RecordExchangeOptions {
+  readonly lists: SourceLists;
+  readonly snapshot: SnapshotFile;
+  /** null: this process fetches for itself. */
+  readonly shared: SharedExitLists | null;
+  readonly clock: Clock;
+  /** Told of a list in a record that was refused. */
+  readonly onRefused: (source: ExitSource, refused: ExitListRefused) => void;
+  /** Told of what is not a source's: the snapshot file, the key store. */
+  readonly onProblem: (problem: string, error: unknown) => void;
+}
+
+/** Gives and takes the last good lists: to and from the file on disk, and the other gateways of the cluster. */
+export class RecordExchange {
+  readonly #options: RecordExchangeOptions;
+  #sharedText: string | null = null;
+  #savedRevision = 0;
+
+  constructor(options: RecordExchangeOptions) {
+    this.#options = options;
+  }
+
+  /** Takes over what the snapshot file has newer. */
+  async adoptSnapshot(): Promise<void> {
+    try {
+      const text = await this.#options.snapshot.readChanged();
+      if (text !== null) await this.#adopt(text);
+    } catch (error) {
+      this.#options.onProblem('the snapshot of the Tor exit list cannot be used', error);
+    }
+  }
+
+  /** Writes the snapshot file where there is something new to keep. */
+  async saveSnapshot(list: TorExitList): Promise<void> {
+    const { lists, snapshot, onProblem } = this.#options;
+    const { revision } = lists;
+    if (revision === this.#savedRevision) return;
+    this.#savedRevision = revision;
+    try {
+      await snapshot.write(this.#record(list));
+    } catch (error) {
+      onProblem('the snapshot of the Tor exit list cannot be written', error);
+    }
+  }
+
+  /**
+   * Takes over what another gateway has fetched.
+   * @returns false where the key store could not be asked
+   */
+  async adoptShared(): Promise<boolean> {
+    const { shared, onProblem } = this.#options;
+    if (shared === null) return true;
+    let text: string | null;
+    try {
+      text = await shared.read();
+    } catch (error) {
+      onProblem('the Tor exit list cannot be read from the key store', error);
+      return false;
+    }
+    try {
+      if (text !== null && text !== this.#sharedText) await this.#adopt(text);
+    } catch (error) {
+      onProblem('the Tor exit list in the key store cannot be used', error);
+    }
+    this.#sharedText = text;
+    return true;
+  }
+
+  /**
+   * Does something as the one process of the cluster that fetches, and tells the others what has come of it.
+   * @param act begins with everything known that others have fetched, and returns the list in force after it
+   * @returns false where another process fetches, or the key store could not be asked: then nothing was done
+   */
+  async asFetcher(act: () => Promise<TorExitList>): Promise<boolean> {
+    const { shared, onProblem } = this.#options;
+    if (shared === null) {
+      await act();
+      return true;
+    }
+    let claim: FetchClaim | null = null;
+    try {
+      claim = await shared.claim();
+      if (claim === null || !(await this.adoptShared())) return false;
+      const record = this.#record(await act());
+      if (await claim.publish(record)) this.#sharedText = record;
+      return true;
+    } catch (error) {
+      onProblem('the Tor exit list cannot be written to the key store', error);
+      return false;
+    } finally {
+      await claim?.release();
+    }
+  }
+
+  async #adopt(text: string): Promise<void> {
+    const { lists, clock, onRefused } = this.#options;
+    for (const [source, refused] of await lists.adopt(parseExitListRecord(text), clock.now())) {
+      onRefused(source, refused);
+    }
+  }
+
+  #record(list: TorExitList): string {
+    return JSON.stringify(this.#options.lists.toRecord(this.#options.clock.now(), list));
+  }
+}

@@ -1,0 +1,139 @@
+import { Command } from 'commander';
+import { loadConfig } from '../config/load.js';
+import { OperatorError } from '../config/operator-error.js';
+import type { Config } from '../config/schema.js';
+import type { MaintainedTorExits } from '../adapters/tor/maintained-tor-exits.js';
+import type { TorListStatus } from '../gateway/ports.js';
+import { parseIpAddress } from '../policy/ip-address.js';
+import type { IpAddress } from '../policy/ip-address.js';
+import { createLogger } from '../telemetry/logger.js';
+import { recordLines, tableLines } from './admin/table.js';
+import { printable, printableJson } from './admin/printable.js';
+import type { CommandIo } from './command-io.js';
+import { openGeoIp } from './open-ports.js';
+import { openTorExits } from './open-tor-exits.js';
+
+interface Options {
+  readonly config?: string;
+  readonly json?: true;
+  readonly acceptSmaller?: true;
+}
+
+/** `tor-exits refresh`, `status` and `check`. */
+export function torExitsCommand(io: CommandIo): Command {
+  const command = new Command('tor-exits').description('refresh the list of Tor exits, show it, or look an address up');
+  withOptions(command.command('refresh'))
+    .description('read every source now, for all gateways of the key store and for the snapshot file')
+    .option('--accept-smaller', 'take a list that has lost more than half of the one before')
+    .addHelpText('after', '\nExit status: 0 every source was read, 1 not every one, 2 wrong usage.')
+    .action((options: Options) => refresh(options, io));
+  withOptions(command.command('status'))
+    .description('show the list as gateways have it, without reading a URL')
+    .addHelpText('after', '\nExit status: 0 there is a list, 1 there is none or it is too old, 2 wrong usage.')
+    .action((options: Options) => status(options, io));
+  const lookUp = command.command('check').argument('<ip>', 'an IPv4 or IPv6 address');
+  withOptions(lookUp)
+    .description('say whether an address is a Tor exit, without reading a URL')
+    .addHelpText('after', '\nExit status: 0 it is none, 1 it is one or that cannot be told, 2 wrong usage.')
+    .action((ip: string, options: Options) => {
+      const address = parseIpAddress(ip);
+      if (address !== null) return check(address, options, io);
+      return lookUp.error('error: expected one IPv4 or IPv6 address, without a zone, a port or a prefix');
+    });
+  return command;
+}
+
+function withOptions(command: Command): Command {
+  return command
+    .option('--config <file>', 'configuration file; without one, the defaults')
+    .option('--json', 'print JSON, and nothing else');
+}
+
+async function refresh({ config: file, json, acceptSmaller }: Options, io: CommandIo): Promise<void> {
+  await withList(loadConfig({ file }), io, async (exits) => {
+    if (!(await exits.refreshNow(acceptSmaller === true))) {
+      throw new OperatorError('Nothing was read: another process reads the sources now, or Redis does not answer.');
+    }
+    show(exits.status(), json, io);
+    const problems = exits
+      .status()
+      .sources.flatMap(({ source, problem }) => (problem === null ? [] : [[source, problem]]));
+    if (problems.length === 0) return;
+    throw new OperatorError(
+      problems.map(([source = '', problem = '']) => `${printable(source)} was not taken: ${problem}.`).join('\n'),
+    );
+  });
+}
+
+async function status({ config: file, json }: Options, io: CommandIo): Promise<void> {
+  await withList(loadConfig({ file }), io, (exits) => {
+    show(exits.status(), json, io);
+    if (!exits.status().available) throw new OperatorError(noList);
+  });
+}
+
+async function check(address: IpAddress, { config: file, json }: Options, io: CommandIo): Promise<void> {
+  const config = loadConfig({ file });
+  await withList(config, io, async (exits) => {
+    const geoIp = await openGeoIp(config, createLogger('warn'));
+    const { available, digest } = exits.status();
+    const listed = available ? exits.has(address) : null;
+    const known = geoIp?.isTorExit(address) ?? null;
+    geoIp?.close();
+    // A list that is configured and missing could have said yes.
+    const open = listed === null && config.torExits.sources.length > 0 ? null : (listed ?? known);
+    const isExit = listed === true || known === true ? true : open;
+    const answer = { address: address.text, exit: isExit, listed, anonymousIp: known, digest };
+    if (json === true) io.out(`${printableJson(answer)}\n`);
+    else if (isExit !== null) io.out(`${address.text} is ${isExit ? 'a' : 'no'} Tor exit.\n`);
+    if (isExit === null) throw new OperatorError(noList);
+    if (isExit) throw new OperatorError(`Requests from ${address.text} are refused (tor_blocked).`);
+  });
+}
+
+const noList =
+  'There is no list of Tor exits that is young enough: see tor-exits status, and read the sources with tor-exits refresh.';
+
+/** Opens the list as gateways have it, and closes it afterwards. */
+async function withList(
+  config: Config,
+  { err }: CommandIo,
+  act: (exits: MaintainedTorExits) => Promise<void> | void,
+): Promise<void> {
+  const exits = await openTorExits(config, {
+    onRefused: () => undefined, // it stands in the status
+    onList: () => undefined,
+    onProblem: (problem, error) => {
+      err(`${problem}: ${error instanceof Error ? error.message : 'unknown reason'}\n`);
+    },
+    onConnectionError: () => undefined, // the command that meets it tells
+  });
+  try {
+    await exits.load();
+    await act(exits);
+  } finally {
+    await exits.close();
+  }
+}
+
+function show(status: TorListStatus, json: true | undefined, { out }: CommandIo): void {
+  if (json === true) {
+    out(`${printableJson(status)}\n`);
+    return;
+  }
+  const { available, size, digest, ageSeconds, sources } = status;
+  const rows = sources.map(({ source, confirmedAt, size: own, leftOut, problem }) => {
+    return [source, confirmedAt ?? 'never', String(own), String(leftOut), problem ?? ''];
+  });
+  const lines = [
+    ...recordLines([
+      ['in force', available ? 'yes' : 'no'],
+      ['exits', String(size)],
+      ['sha-256', digest ?? '-'],
+      ['age', ageSeconds === null ? '-' : `${ageSeconds} s`],
+    ]),
+    '',
+    ...tableLines(['SOURCE', 'CONFIRMED', 'EXITS', 'LEFT OUT', 'PROBLEM'], rows),
+  ];
+  out(`${lines.join('\n')}\n`);
+}

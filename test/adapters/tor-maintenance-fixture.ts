@@ -1,0 +1,114 @@
+import path from 'node:path';
+import { ExitListRefused } from '../../src/adapters/tor/exit-list-refused.js';
+import { exitSourceOf } from '../../src/adapters/tor/exit-source.js';
+import { MaintainedTorExits } from '../../src/adapters/tor/maintained-tor-exits.js';
+import type { MaintenanceOptions } from '../../src/adapters/tor/maintained-tor-exits.js';
+import { readListFile } from '../../src/adapters/tor/read-list-file.js';
+import type { SharedExitLists } from '../../src/adapters/tor/shared-exit-lists.js';
+import { SnapshotFile } from '../../src/adapters/tor/snapshot-file.js';
+import type { SourceContent, Validators } from '../../src/adapters/tor/source-content.js';
+import { compileIpRanges } from '../../src/policy/ip-ranges.js';
+
+export const minute = 60_000;
+export const hour = 60 * minute;
+
+/** What a server would answer, or how it fails. */
+export type Answer = SourceContent | ExitListRefused | Error;
+
+/** A list as a server has it. */
+export function content(lines: readonly string[] | string, validators: Partial<Validators> = {}): SourceContent {
+  const text = typeof lines === 'string' ? lines : `${lines.join('\n')}\n`;
+  return { text, etag: null, lastModified: null, ...validators };
+}
+
+/** Some addresses of the documentation ranges, and after 250 of them others. */
+export function manyExits(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `198.51.${100 + (index >> 8)}.${index & 255}`);
+}
+
+export const unreachable = new ExitListRefused('unreachable', 'it cannot be fetched: ECONNREFUSED');
+
+/** The network, the clock and the key store of a test. */
+export class TestWorld {
+  now = Date.parse('2026-01-01T00:00:00.000Z');
+  /** Answers by URL. */
+  readonly answers = new Map<string, Answer>();
+  /** URLs in the order in which they were fetched, and with which validators. */
+  readonly fetched: { readonly url: string; readonly etag: string | null }[] = [];
+  readonly store = new TestStore();
+
+  open(directory: string, options: Partial<MaintenanceOptions> & { readonly from: readonly string[] }): Maintained {
+    const refused: string[] = [];
+    const problems: string[] = [];
+    let swaps = 0;
+    const exits = new MaintainedTorExits({
+      sources: options.from.map((entry) => exitSourceOf(entry, true)),
+      rules: { allowReserved: true, trustedProxies: compileIpRanges([]) },
+      refreshMilliseconds: hour,
+      maxAgeMilliseconds: 48 * hour,
+      denyWhenUnavailable: true,
+      snapshot: new SnapshotFile(path.join(directory, 'snapshot.json')),
+      shared: null,
+      clock: { now: () => this.now },
+      random: () => 0.5,
+      read: (source, known) =>
+        'file' in source.location ? readListFile(source.location.file) : this.#fetch(source.location.url.href, known),
+      onRefused: ({ name }, { reason }) => refused.push(`${name} ${reason}`),
+      onList: () => (swaps += 1),
+      onProblem: (problem) => problems.push(problem),
+      ...options,
+    });
+    return { exits, refused, problems, swaps: () => swaps };
+  }
+
+  #fetch(url: string, known: Validators | null): Promise<SourceContent> {
+    this.fetched.push({ url, etag: known?.etag ?? null });
+    const answer = this.answers.get(url) ?? unreachable;
+    return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
+  }
+}
+
+/** A list under test, and what it told. */
+export interface Maintained {
+  readonly exits: MaintainedTorExits;
+  readonly refused: string[];
+  readonly problems: string[];
+  readonly swaps: () => number;
+}
+
+/** A key store in memory, which several gateways share. */
+class TestStore implements SharedExitLists {
+  record: string | null = null;
+  /** Whether it can be asked. */
+  up = true;
+  /** Whether somebody else holds the claim. */
+  claimed = false;
+  /** Called when a claim is given, as if another process wrote before. */
+  onClaim: () => void = () => undefined;
+
+  read(): Promise<string | null> {
+    return this.up ? Promise.resolve(this.record) : Promise.reject(new Error('down'));
+  }
+
+  claim() {
+    if (!this.up) return Promise.reject(new Error('down'));
+    if (this.claimed) return Promise.resolve(null);
+    this.claimed = true;
+    this.onClaim();
+    return Promise.resolve({
+      publish: (record: string): Promise<boolean> => {
+        if (!this.claimed) return Promise.resolve(false);
+        this.record = record;
+        return Promise.resolve(true);
+      },
+      release: (): Promise<void> => {
+        this.claimed = false;
+        return Promise.resolve();
+      },
+    });
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}

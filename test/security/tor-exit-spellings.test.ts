@@ -1,0 +1,66 @@
+import t from 'tap';
+import {
+  ask,
+  connect,
+  exchangeBytes,
+  liveKey,
+  parseAnswer,
+  requestBytes,
+  startTestGateway,
+  startUpstream,
+} from '../http/harness.js';
+
+/** An exit stays one however its address is written: by whoever made the list, and by the proxy that tells it. */
+t.test('no spelling of an exit’s address slips past the list', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { trustedProxies: ['127.0.0.1'] },
+    // As the lists have them: uncompressed, in capitals, IPv4-mapped.
+    torExits: ['198.51.100.9', '2001:0DB8:0000:0000:0000:0000:0000:00AB', '::ffff:203.0.113.77'],
+  });
+  const ofClient = async (client: string): Promise<number> => {
+    const headers = [
+      ['x-forwarded-for', client],
+      ['x-api-key', liveKey],
+    ] as const;
+    return (await ask(gateway, { headers })).status;
+  };
+  const exits = [
+    ...['198.51.100.9', '::ffff:198.51.100.9', '::FFFF:198.51.100.9', '::ffff:c633:6409', '0:0:0:0:0:ffff:c633:6409'],
+    ...['0000:0000:0000:0000:0000:FFFF:198.51.100.9', '203.0.113.77', '::ffff:cb00:714d'],
+    ...['2001:db8::ab', '2001:DB8::AB', '2001:db8:0:0:0:0:0:ab', '2001:0db8:0000:0000:0000:0000:0000:00ab'],
+    ...['2001:db8::0.0.0.171', '2001:db8:0::0:ab'],
+  ];
+  for (const exit of exits) t.equal(await ofClient(exit), 401, exit);
+  // What is no address at all decides nothing: a zone, octal, short and decimal forms, a port, brackets.
+  const garbage = [
+    '2001:db8::ab%eth0',
+    '0306.063.0144.011',
+    '198.51.100.09',
+    '198.3367945',
+    '3325256713',
+    '0xc6336409',
+  ];
+  for (const none of [...garbage, '198.51.100.9:80', '[2001:db8::ab]', '[2001:db8::ab]:80', '198.51.100.9.']) {
+    t.equal(await ofClient(none), 400, none);
+  }
+  // The deprecated IPv4-compatible form is an IPv6 address of its own.
+  for (const other of ['::198.51.100.9', '198.51.100.10', '2001:db8::ac']) t.equal(await ofClient(other), 200, other);
+  t.equal(upstream.seen.length, 3);
+});
+
+/** A dual-stack listener shows IPv4 peers as IPv4-mapped IPv6. */
+t.test('an exit that connects to a dual-stack listener is one', async (t) => {
+  const upstream = await startUpstream(t);
+  const ofPeer = async (host: string, torExits: readonly string[]): Promise<string> => {
+    const config = { listen: { https: { host: '::', port: 0 } } };
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config, torExits });
+    const bytes = requestBytes({ headers: [['x-api-key', liveKey]] });
+    const { status, body } = parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca, host), bytes));
+    return `${status} ${(JSON.parse(body) as { message: string }).message}`;
+  };
+  t.equal(await ofPeer('127.0.0.1', ['127.0.0.1']), '401 Tor traffic is not allowed');
+  t.equal(await ofPeer('::1', ['0:0:0:0:0:0:0:1']), '401 Tor traffic is not allowed');
+  t.equal(await ofPeer('127.0.0.1', ['::1', '127.0.0.2']), '200 OK');
+});
