@@ -14,6 +14,11 @@ async function refusedConnections(gateway: GatewayUnderTest, reason: string): Pr
   return Number(new RegExp(`gateway_connections_refused_total\\{reason="${reason}"\\} (\\d+)`).exec(metrics)?.[1] ?? 0);
 }
 
+/** Who still sends when the connection is closed gets a TCP reset, and that may overtake the GOAWAY before it. */
+function wasToldOrCutOff(connection: FrameConnection): boolean {
+  return connection.closed && [enhanceYourCalm, null].includes(connection.goaway());
+}
+
 /** Sends until the connection is closed, and not without end. */
 async function flood(connection: FrameConnection, most: number, bytesOf: (count: number) => Buffer): Promise<number> {
   let count = 0;
@@ -38,7 +43,7 @@ t.test('a client that takes its requests back again and again is cut off, and no
     const request = headersFrames(stream, endStream, requestFields('GET', '/v1/transactions', [key]));
     return Buffer.concat([request, frame('rstStream', 0, stream, cancel)]);
   });
-  t.equal(connection.goaway(), enhanceYourCalm);
+  t.ok(wasToldOrCutOff(connection), `GOAWAY ${connection.goaway() ?? 'not read'}`);
   t.equal(await refusedConnections(gateway, 'http2_flood'), 1);
   t.ok(gateway.lines.length < 2_000, `${gateway.lines.length} requests`);
   other.ask(1, 'GET', '/v1/transactions', [key]);
@@ -53,7 +58,7 @@ t.test('PING and SETTINGS floods are cut off', async (t) => {
   for (const bytes of [frame('ping', 0, 0, Buffer.alloc(8)), frame('settings', 0, 0)]) {
     const connection = new FrameConnection(gateway.https, gateway.ca);
     await flood(connection, 20_000, () => bytes);
-    t.equal(connection.goaway(), enhanceYourCalm);
+    t.ok(wasToldOrCutOff(connection), `GOAWAY ${connection.goaway() ?? 'not read'}`);
   }
   t.equal(await refusedConnections(gateway, 'http2_flood'), 2);
 });
