@@ -36,6 +36,12 @@
   {{- end -}}
   {{- $port := ternary 9443 7080 (eq .part "registry") -}}
   {{- $owned = dict .part (dict "listen" (dict "host" $host "port" $port) "database" (dict "url" $url)) -}}
+  {{- $environments := include "merchant-gateway.environments" .root | fromJsonArray -}}
+  {{- if and (eq .part "services") $environments (not (dig "identity" "publicKeysUrl" nil .root.Values.config)) -}}
+    {{- $management := printf "%s-%s-management" (include "merchant-gateway.fullname" .root) (first $environments) -}}
+    {{- $url := printf "http://%s:9090/.well-known/jwks.json" $management -}}
+    {{- $_ := set $owned "identity" (dict "publicKeysUrl" $url) -}}
+  {{- end -}}
 {{- end -}}
 {{- range $name, $secret := include "merchant-gateway.secretsOfPart" . | fromJson -}}
   {{- $file := printf "/etc/merchant-gateway/secrets/%s/%s" $name $secret.key -}}
@@ -52,7 +58,7 @@
 {{- else if eq .part "gateway" -}}
 {{- $config = omit (mergeOverwrite $config (deepCopy .settings.config)) "registry" "services" -}}
 {{- else -}}
-{{- $config = pick $config (ternary "keyStore" "" (eq .part "registry")) "limits" "log" .part -}}
+{{- $config = pick $config (ternary "keyStore" "identity" (eq .part "registry")) "limits" "log" .part -}}
 {{- end -}}
 {{- mergeOverwrite $config (include "merchant-gateway.ownedConfig" . | fromJson) | toYaml -}}
 {{- end -}}

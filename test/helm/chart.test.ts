@@ -410,6 +410,22 @@ t.test('the gateways alone reach the services, and they and the registry alone r
   t.end();
 });
 
+t.test('the services can fetch the public keys by which they know the gateway', (t) => {
+  const [, text = ''] = configsOf('backing-services').find(([name]) => name.endsWith('-services')) ?? [];
+  const url = /publicKeysUrl: (\S+)/.exec(text)?.[1] ?? '';
+  const { hostname, port, pathname } = new URL(url);
+  const found = all
+    .get('backing-services')
+    ?.find(({ kind, metadata: { name } }) => kind === 'Service' && name === hostname);
+  t.match(found, { spec: { ports: [{ port: Number(port) }] } }, url);
+  t.equal(pathname, '/.well-known/jwks.json');
+  const policies = (all.get('backing-services') ?? []).filter(({ kind }) => kind === 'NetworkPolicy');
+  const rulesOf = (end: string) => JSON.stringify(policies.find(({ metadata: { name } }) => name.endsWith(end)));
+  t.match(rulesOf('-live'), /"port":"management"[^\]]*\],?[^\]]*"from":.*"app.kubernetes.io\/component":"services"/);
+  t.match(rulesOf('-services'), /"egress":.*"port":"management".*"app.kubernetes.io\/component":"gateway-live"/);
+  t.end();
+});
+
 t.test('the schema is closed at every level, and README and schema are those of the values', (t) => {
   const made = spawnSync(process.execPath, ['helm/generate.mjs', directory], { encoding: 'utf8' });
   t.equal(made.status, 0, made.stderr);
