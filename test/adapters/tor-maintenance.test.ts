@@ -422,6 +422,7 @@ t.test(
     t.equal(world.fetched.length, 1, 'another one was quicker');
     t.equal(says(late, '198.51.100.9'), '1');
 
+    world.store.onClaim = () => undefined;
     const next = world.open(t.testdir(), { from: [b], shared: world.store });
     await next.exits.tick();
     world.now += 10_000;
@@ -433,6 +434,10 @@ t.test(
       'gateways of two configurations do not undo each other',
     );
     t.same([says(one, '198.51.100.9', '203.0.113.1'), says(next, '198.51.100.9', '203.0.113.1')], ['10', '01']);
+    const restarted = world.open(t.testdir(), { from: [a], shared: world.store });
+    await restarted.exits.tick();
+    t.equal(says(restarted, '198.51.100.9'), '1', 'nor does the record lose what only one of them reads');
+    t.equal(world.fetched.length, 2);
   },
 );
 
