@@ -63,6 +63,7 @@ export async function startUpstream(t: Teardown): Promise<RecordingUpstream> {
       upstream.respond(request, response, body);
     });
   });
+  server.maxHeadersCount = 0; // it is not the one under test
   server.on('connection', (socket) => {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));

@@ -191,6 +191,16 @@ t.test('an empty list admits nobody, and a list admits what any of its entries a
   t.end();
 });
 
+/** What an entry matches of some claims; nothing at all where it is refused. */
+function matchesOf(entry: string, claims: readonly OriginClaim[]): boolean[] {
+  try {
+    const patterns = compileOriginPatterns([entry]);
+    return claims.map((claim) => patterns.matches(claim));
+  } catch {
+    return [];
+  }
+}
+
 t.test('an entry of another form is refused, never read as something wider', (t) => {
   const wrong = [
     ...['', ' ', '*', '*.', '*.*', '**', '*.*.shop.example', '*shop.example', 'shop.*', 'a.*.shop.example'],
@@ -203,11 +213,14 @@ t.test('an entry of another form is refused, never read as something wider', (t)
     ...['shop.example:000443', 'shop.example:123456', 'shop.example:x', 'shop.example:-1', 'shop.example:443:443'],
     ...[':443', ' shop.example', 'shop.example ', 'shop.example\n', 'sh op.example', 'a.example b.example', '::1'],
     ...['2001:db8::1', '[::1', '::1]', '[]', '[shop.example]', '[1.2.3.4]', '[::1%25eth0]', '[::1]x', '256.1.1.1'],
-    ...['xn--a', 'shop|example', 'shop<example', 'shop^example'],
+    ...['shop|example', 'shop<example', 'shop^example'],
   ];
   for (const entry of wrong) {
     t.throws(() => compileOriginPatterns([entry]), { name: 'InvalidOriginPattern', entry }, JSON.stringify(entry));
   }
+  // Which punycode is none, the versions of Node tell differently; where this one is taken, it stands for itself alone.
+  const claims = ['xn--a', 'a', 'shop.example'].map((host) => ({ header: 'host' as const, value: host }));
+  t.ok([[], [true, false, false]].some((one) => JSON.stringify(one) === JSON.stringify(matchesOf('xn--a', claims))));
   t.throws(() => compileOriginPatterns(['shop.example', 'first/', 'second/']), {
     entry: 'first/',
     message:
