@@ -85,6 +85,7 @@ export async function startDeployment(
   https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
   http: null
   management: null
+throttle: { enabled: false }
 torExits: { enabled: false }
 accessLog: { destination: ${file('access.log')} }
 keyStore: { redis: { url: "${redis.url}" }, cache: { maxAgeSeconds: 600, unknownMaxAgeSeconds: 600 } }
