@@ -252,7 +252,8 @@ t.test('every development dependency is used by a test, a configuration file or 
     .filter((name) => /\.config\.[cm]?[jt]s$/.test(name))
     .map(readSource);
   const imported = packagesIn([...tests, ...configurations]);
-  const commands = new Set(Object.values(manifest.scripts).flatMap((script) => script.split(/[\s;&|]+/)));
+  const words = [...Object.values(manifest.scripts), readSource('.taprc').text].join(' ');
+  const commands = new Set(words.split(/[\s;&|=]+/)); // `--import=tsx` uses it too
   const unused = Object.keys(manifest.devDependencies).filter(
     (name) => !typesOnly.includes(name) && !imported.has(name) && !commandsOf(name).some((one) => commands.has(one)),
   );
