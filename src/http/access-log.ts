@@ -1,7 +1,7 @@
-import { ulid } from 'ulid';
 import type { Whereabouts } from '../gateway/ports.js';
 import { maskKeys } from '../telemetry/mask-keys.js';
 import { cut } from '../telemetry/serialise.js';
+import { uniqueId } from '../telemetry/unique-id.js';
 import type { Exchange } from './exchange.js';
 import type { RefusedRequest } from './protocol-errors.js';
 
@@ -76,7 +76,7 @@ function keyOf({ credential, keyFingerprint }: Exchange): object | undefined {
 function eventOf(code: string): object {
   const accepted = code === 'accepted';
   return {
-    id: ulid(),
+    id: uniqueId(),
     dataset: 'gateway.access',
     kind: 'event',
     category: ['web', 'authentication'],

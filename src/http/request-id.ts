@@ -1,5 +1,5 @@
-import { ulid } from 'ulid';
 import { holdsKey } from '../telemetry/mask-keys.js';
+import { uniqueId } from '../telemetry/unique-id.js';
 
 const safeId = /^[A-Za-z0-9._-]{1,64}$/;
 
@@ -9,5 +9,5 @@ const safeId = /^[A-Za-z0-9._-]{1,64}$/;
  */
 export function requestIdOf(values: readonly string[], fromTrustedProxy: boolean): string {
   const [value = ''] = values;
-  return fromTrustedProxy && values.length === 1 && safeId.test(value) && !holdsKey(value) ? value : ulid();
+  return fromTrustedProxy && values.length === 1 && safeId.test(value) && !holdsKey(value) ? value : uniqueId();
 }

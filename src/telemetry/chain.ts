@@ -1,7 +1,7 @@
 import { createHash, createHmac, createSecretKey } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
-import { ulid } from 'ulid';
 import { serialise } from './serialise.js';
+import { uniqueId } from './unique-id.js';
 
 /** What stands in for the hash before the first line of a chain. */
 const noHash = '0'.repeat(64);
@@ -41,7 +41,7 @@ export interface Predecessor {
 
 /** The lines of one process: each numbered, and hashed together with the hash of the one before it. */
 export class Chain {
-  readonly id = ulid();
+  readonly id = uniqueId();
   readonly #secret: LogSecret;
   readonly #environment: string;
   readonly #head: string;
@@ -82,7 +82,7 @@ export class Chain {
         },
       },
       event: {
-        id: ulid(),
+        id: uniqueId(),
         dataset: 'gateway.access',
         kind: 'state',
         category: ['process'],
