@@ -2,6 +2,7 @@ import { Readable, Transform } from 'node:stream';
 import { errors, Pool } from 'undici';
 import { GatewayError } from './errors.js';
 import { FairShare } from './fair-share.js';
+import { connectorWithoutInterim } from './interim-responses.js';
 import { returnableHeaders } from './reserved-headers.js';
 
 /** How an upstream is reached, and what it may cost. */
@@ -63,7 +64,11 @@ export class Upstream {
       headersTimeout: 0, // our own deadline is exact; undici's is coarse and counts an upload as silence
       bodyTimeout: timeout,
       // Verification is stated, because the default of the proxy plugin is none.
-      connect: { timeout, rejectUnauthorized: true, ...(options.ca === null ? {} : { ca: options.ca }) },
+      connect: connectorWithoutInterim({
+        timeout,
+        rejectUnauthorized: true,
+        ...(options.ca === null ? {} : { ca: options.ca }),
+      }),
     });
   }
 

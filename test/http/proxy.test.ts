@@ -314,19 +314,41 @@ t.test('a 304 may tell the length of the answer that it stands for', async (t) =
 });
 
 t.test('interim answers of a service are passed over, and the answer is the one behind them', async (t) => {
+  const interim =
+    'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n';
+  const [head, body] = ['HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n', 'HTTP/1.1 100 Continue\r\n\r\n'];
+  const cuts: readonly string[][] = [
+    [interim + head, body], // what looks like one within a body is a part of it
+    [`${interim.repeat(9)}${interim.slice(0, 5)}`, interim.slice(5, 11), interim.slice(11) + head, body],
+    [...Array.from(interim), head, body],
+    [interim.slice(0, 23), interim.slice(23, 25), interim.slice(25) + head.slice(0, 9), head.slice(9), body],
+    [head, body],
+  ];
+  let parts: string[] = [];
   const url = await startBareUpstream(t, (socket) => {
-    socket.on('error', () => undefined);
+    socket.setNoDelay(true).on('error', () => undefined);
     socket.on('data', () => {
-      socket.write('HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n');
-      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmade');
+      const write = (): void => {
+        const part = parts.shift();
+        if (part !== undefined) socket.write(part, () => setImmediate(write));
+      };
+      write();
     });
   });
   const gateway = await startTestGateway(t, { upstreamUrl: url });
-  for (let count = 0; count < 2; count += 1) {
-    const answer = await ask(gateway, { headers: [key] });
-    t.match({ status: answer.status, body: answer.body }, { status: 200, body: 'made' });
-    t.equal(answer.header('link'), undefined);
+  for (const method of ['GET', 'POST']) {
+    for (const cut of cuts) {
+      parts = [...cut];
+      const sent = method === 'GET' ? {} : { method, path: '/v1/payouts', body: '{}' };
+      const answer = await ask(gateway, { ...sent, headers: [key] });
+      t.match({ status: answer.status, body: answer.body }, { status: 200, body });
+      t.equal(answer.header('link'), undefined);
+    }
   }
+  parts = [`HTTP/1.1 100 Continue\r\nx: ${'y'.repeat(20_000)}`];
+  t.equal((await ask(gateway, { headers: [key] })).status, 502, 'an interim answer without an end');
+  parts = ['HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n'];
+  t.equal((await ask(gateway, { headers: [key] })).status, 502, 'nobody asked to switch protocols');
 });
 
 t.test('too many requests in flight are a 503 with retry-after, and the others go on', async (t) => {
