@@ -9,6 +9,7 @@ import { ConnectionsPerAddress } from './connections-per-address.js';
 import type { Connections } from './connections.js';
 import { createHttp2Server } from './http2/http2-server.js';
 import { readProxyHeader } from './proxy-protocol/read-header.js';
+import { speaksRtsp } from './speaks-rtsp.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
 
 /** Limits of a listener's connections. */
@@ -126,7 +127,10 @@ function createHttpServer(handler: http.RequestListener, limits: ConnectionLimit
       connectionsCheckingInterval: 1000, // Node's default of 30 s would let a slow client have four times its time
       requireHostHeader: false, // checked in protocol.ts: Node's own refusal is not in the envelope
     },
-    handler,
+    (request, response) => {
+      if (speaksRtsp(request)) request.httpVersion = 'RTSP'; // refused as a version in protocol.ts
+      handler(request, response);
+    },
   );
   server.maxHeadersCount = 0; // header bytes are limited; a limit of their number would drop a proxy's X-Forwarded-For
   server.maxConnections = limits.connections;
