@@ -4,8 +4,11 @@ import { connectionFactsOf } from './connection-facts.js';
 import { errorFailure } from './envelope.js';
 import { GatewayError, gatewayErrors } from './errors.js';
 import type { GatewayErrorCode } from './errors.js';
+import { overlongPart } from './overlong-head.js';
+import type { HeadOverflow } from './overlong-head.js';
 import { newestExchange } from './pipeline.js';
 import { requestIdOf } from './request-id.js';
+import { endGently } from './unread-body.js';
 
 /** A request that the HTTP parser refused before there was an exchange. */
 export interface RefusedRequest {
@@ -17,14 +20,9 @@ export interface RefusedRequest {
 }
 
 /** What Node tells of what its parser refused, besides the code. */
-interface ParserError extends NodeJS.ErrnoException {
-  readonly bytesParsed?: number | undefined;
-  /** A Buffer, whatever its type says. */
-  readonly rawPacket?: unknown;
-}
+type ParserError = NodeJS.ErrnoException & HeadOverflow;
 
 const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
-  HPE_HEADER_OVERFLOW: 'headers_too_large',
   HPE_INVALID_EOF_STATE: 'client_closed',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 };
@@ -37,6 +35,7 @@ const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
  * - The newest request was answered before its body had arrived: what comes is the rest of that body, and no request.
  * - The newest answer is the last one of its connection: what comes behind it is no request.
  * - Nothing is owed: the envelope is written to the socket.
+ * - A head was too long, and it is not known yet which part of it: nothing is done before that is.
  * A connection that broke, or that never spoke TLS, was no request.
  * @param asked whether the connection has ever carried a byte of a request
  * @returns what was refused without an exchange; null where there was no request, or an exchange carries the failure
@@ -47,7 +46,8 @@ export function answerProtocolError(error: ParserError, socket: Socket, asked: b
     socket.destroy();
     return null;
   }
-  const code = overflowsInTarget(error) ? 'target_too_long' : (codeOf[error.code ?? ''] ?? 'malformed_request');
+  const code = codeOfError(error, socket);
+  if (code === null) return null;
   const exchange = newestExchange(socket);
   if (exchange !== undefined && !exchange.request.complete) {
     if (exchange.response.writableFinished) endLingering(socket, exchange.response.shouldKeepAlive);
@@ -69,17 +69,10 @@ export function answerProtocolError(error: ParserError, socket: Socket, asked: b
   return refused;
 }
 
-/** The beginning of a request line that has not ended yet. */
-const openRequestLine = /^[A-Z-]+ /;
-
-/**
- * Says whether a head that was too large for the parser was so within its request line. Of one whose request line came
- * in an earlier packet that cannot be known; it counts as too many headers.
- */
-function overflowsInTarget({ code, rawPacket, bytesParsed = 0 }: ParserError): boolean {
-  if (code !== 'HPE_HEADER_OVERFLOW' || !Buffer.isBuffer(rawPacket)) return false;
-  const read = rawPacket.subarray(0, bytesParsed).toString('latin1');
-  return openRequestLine.test(read.slice(read.lastIndexOf('\n') + 1));
+/** Null while it cannot be told yet. */
+function codeOfError(error: ParserError, socket: Socket): GatewayErrorCode | null {
+  if (error.code === 'HPE_HEADER_OVERFLOW') return overlongPart(error, socket);
+  return codeOf[error.code ?? ''] ?? 'malformed_request';
 }
 
 /** A connection that lingers already ends by itself; one that was to be kept has broken off within a dropped body. */
@@ -92,5 +85,5 @@ function writeRefusal(socket: Socket, { code, id }: RefusedRequest): void {
   const lines = Object.entries({ ...headers, 'x-request-id': id, connection: 'close' });
   const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('');
   socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${head}\r\n${body}`);
-  socket.destroySoon();
+  endGently(socket);
 }

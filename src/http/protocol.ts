@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { parseIpAddress } from '../policy/ip-address.js';
 import { GatewayError } from './errors.js';
 import { http2RequestOf } from './http2/http2-message.js';
 import type { DecisiveHeaders } from './request-headers.js';
@@ -13,8 +14,12 @@ export interface HeadLimits {
 }
 
 const versions: readonly string[] = ['1.0', '1.1'];
-/** RFC 3986 3.2.2 and 3.2.3: a registered name or IPv4 address, or an IP literal, and perhaps a port. */
-const hostForm = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::\d{0,5})?$/;
+/**
+ * RFC 3986 3.2.2 and 3.2.3: a registered name or IPv4 address, or an IP literal, and perhaps a port. Without the comma that
+ * a name may have: who joins repeated headers reads it as two hosts.
+ */
+const hostForm =
+  /^(?:[A-Za-z0-9\-._~!$&'()*+;=]+|\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\])(?::(?:[0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])?)?$/;
 
 /**
  * Refuses what Node lets pass and RFC 9112 does not: a version that it does not know (`GET /` without one is answered
@@ -40,8 +45,7 @@ export function requireProtocol(
     throw new GatewayError('invalid_host', `${hosts.length} Host headers`);
   }
   const [host] = hosts;
-  if (host !== undefined && !hostForm.test(host))
-    throw new GatewayError('invalid_host', 'the Host header is malformed');
+  if (host !== undefined && !isHost(host)) throw new GatewayError('invalid_host', 'the Host header is malformed');
   // RFC 9112 3.2.2 lets such a target override Host; whoever reads Host instead would decide about another origin.
   if (target.absolute !== null && !isSameHost(target.absolute, host)) {
     throw new GatewayError('invalid_host', 'the request target names another host than the Host header');
@@ -56,7 +60,11 @@ export function requireProtocol(
 function isSameHost({ scheme, authority }: { scheme: string; authority: string }, host: string | undefined): boolean {
   const defaultPort = scheme === 'https' ? /:(?:443)?$/ : /:(?:80)?$/;
   const plain = (name: string): string => name.toLowerCase().replace(defaultPort, '');
-  return hostForm.test(authority) && (host === undefined || plain(authority) === plain(host));
+  return isHost(authority) && host !== undefined && plain(authority) === plain(host);
+}
+
+function isHost(text: string): boolean {
+  return hostForm.test(text) && (!text.startsWith('[') || parseIpAddress(text.slice(1, text.indexOf(']'))) !== null);
 }
 
 function requireShortTarget(target: RequestTarget, { headerBytes, targetBytes }: HeadLimits): void {

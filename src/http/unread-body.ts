@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { FastifyReply } from 'fastify';
 
 /** A body of at most this many bytes is read and dropped, so that the connection can be kept. */
@@ -21,8 +22,13 @@ export function closeOverUnreadBody(reply: FastifyReply): void {
   response.shouldKeepAlive = false;
   // Node calls this when the last answer of a connection has been written.
   socket.destroySoon = () => {
-    socket.end();
-    setTimeout(() => socket.destroy(), lingerMilliseconds).unref();
+    endGently(socket);
   };
   response.once('finish', () => request.resume());
+}
+
+/** Ends a connection whose client may be sending still, so that it can read what was written before. */
+export function endGently(socket: Socket): void {
+  socket.end();
+  setTimeout(() => socket.destroy(), lingerMilliseconds).unref();
 }

@@ -618,7 +618,13 @@ t.test('a request needs a known version and one well-formed Host', (t) => {
     'a:123456',
     'é',
     'a%41',
-    'a,b c',
+    'a,b',
+    'a:65536',
+    'a:-1',
+    '[:]:443',
+    '[1::2::3]',
+    '[10.0.0.1]',
+    '[fe80::1%25eth0]',
   ];
   for (const host of bad) t.equal(outcome('1.1', [host]), 'invalid_host', JSON.stringify(host));
   for (const hosts of [[], ['a', 'a'], ['a', 'b']])
@@ -629,13 +635,14 @@ t.test('a request needs a known version and one well-formed Host', (t) => {
   t.end();
 });
 
-t.test('a target in absolute form is that of the host that Host names, or of none', (t) => {
-  const outcome = (target: string, host: string): string => {
+t.test('a target in absolute form is that of the host that Host names', (t) => {
+  const outcome = (target: string, host: string | null): string => {
     const request = new IncomingMessage(new Socket());
-    request.httpVersion = '1.1';
+    request.httpVersion = host === null ? '1.0' : '1.1';
     try {
       const limits = { headerBytes: 1024, targetBytes: 256 };
-      requireProtocol(request, readDecisiveHeaders(['Host', host]), splitTarget(target), limits);
+      const headers = readDecisiveHeaders(host === null ? [] : ['Host', host]);
+      requireProtocol(request, headers, splitTarget(target), limits);
       return 'accepted';
     } catch (error) {
       return error instanceof GatewayError ? error.code : String(error);
@@ -649,8 +656,10 @@ t.test('a target in absolute form is that of the host that Host names, or of non
     ['https://[::1]:8443', '[::1]:8443'],
   ];
   for (const [target, host] of own) t.equal(outcome(target, host), 'accepted', target);
-  const others: readonly [string, string][] = [
+  const others: readonly [string, string | null][] = [
     ['https://other.example/v1', 'api.example'],
+    ['https://abcdef.onion/v1', null], // HTTP/1.0 needs no Host; nothing would have judged this one
+    ['https://api.example/v1', null],
     ['https://api.example:80/v1', 'api.example'],
     ['http://api.example:443/v1', 'api.example'],
     ['https://api.example@other.example/v1', 'other.example'],

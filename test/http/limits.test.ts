@@ -28,8 +28,11 @@ t.test(
       ['a target just above its limit', long(8192 - 16), 414, tooLongTarget],
       ['a target that is as large as the head may be', long(16_384), 414, tooLongTarget],
       ['a target that the parser gives up on', long(50_000), 414, tooLongTarget],
+      ['a target of many packets', long(1_000_000), 414, tooLongTarget],
       ['one large header', headers(1, 'y'.repeat(17_000)), 431, tooLargeHead],
       ['one header that the parser gives up on', headers(1, 'y'.repeat(50_000)), 431, tooLargeHead],
+      ['one header of many packets', headers(1, 'y'.repeat(1_000_000)), 431, tooLargeHead],
+      ['headers of many packets', headers(20_000, 'a longer value'), 431, tooLargeHead],
       ['many small headers, of which Node counts a third', headers(3000, 'b'), 431, tooLargeHead],
     ];
     for (const [name, bytes, status, body] of cases) {
@@ -40,6 +43,9 @@ t.test(
       const code = status === 414 ? 'target_too_long' : 'headers_too_large';
       t.match(gateway.lines, [{ event: { code }, http: { response: { status_code: status } } }], name);
       t.equal(gateway.lines.length, 1, name);
+      // A record of TLS has 16 KiB at most.
+      const overTls = parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
+      t.match({ status: overTls.status, body: overTls.body }, { status, body }, `${name}, over TLS`);
     }
     t.equal((await ask(gateway, { path: `/v1/transactions?${'x'.repeat(8000)}`, headers: [key] })).status, 200);
     t.equal((await ask(gateway, { headers: [key, ['a', 'y'.repeat(16_000)]] })).status, 200);
