@@ -26,6 +26,7 @@ const ownedByTheChart = [
   'services.database',
   'identity.signingKeyFile',
   'accessLog.secretFile',
+  'traces.tokenFile',
   'limits.drainDelaySeconds',
 ];
 

@@ -6,6 +6,7 @@ redisCa: { option: [keyStore, redis, caFile], parts: [gateway, registry] }
 adminToken: { option: [registry, tokenFile], parts: [registry] }
 identitySigningKey: { option: [identity, signingKeyFile], parts: [gateway] }
 accessLog: { option: [accessLog, secretFile], parts: [gateway] }
+traces: { option: [traces, tokenFile], parts: [gateway] }
 {{- end -}}
 
 {{/*

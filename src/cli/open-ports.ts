@@ -16,6 +16,7 @@ import { ChainedLog } from '../telemetry/chained-log.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Logger } from '../telemetry/logger.js';
 import { openIdentity } from './identity-keys.js';
+import { openTraces } from './open-traces.js';
 import { systemClock } from './system-clock.js';
 
 /**
@@ -25,13 +26,16 @@ import { systemClock } from './system-clock.js';
  */
 export async function openPorts(config: Config, log: Logger, records?: Records): Promise<GatewayPorts> {
   const logSecret = await readLogSecret(config.accessLog.secretFile);
+  const opened = records ?? (await openRecords(config, log));
   return {
-    keyStore: new RecordKeyStore(records ?? (await openRecords(config, log))),
+    keyStore: new RecordKeyStore(opened),
+    recordCache: () => opened.cacheFigures(),
     torExits: await openLoadedTorExits(config, log),
     geoIp: await openGeoIp(config, log),
     pepper: await readPepper(config.keys.pepperFile),
     identity: await openIdentity(config),
     clock: systemClock,
+    traces: await openTraces(config, log),
     logSecret,
     accessLog: openAccessLog(config, logSecret, log),
     onInternalError: (error, requestId) => {

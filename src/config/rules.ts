@@ -22,6 +22,7 @@ const rules: readonly Rule[] = [
   clientCertificatesHaveAuthority,
   upstreamUrlsAreUrls,
   authoritiesAreForHttps,
+  tracesHaveWhereTo,
   routesAreDistinct,
   routesHaveUpstreams,
   headFitsIntoRequest,
@@ -120,6 +121,26 @@ function authoritiesAreForHttps({ upstreams }: Config): RuleProblem[] {
           },
         ],
   );
+}
+
+/** The same; and an endpoint that is none would be found out only by the first trace. */
+function tracesHaveWhereTo({ traces: { endpoint, tokenFile, caFile } }: Config): RuleProblem[] {
+  const others = ['traces.endpoint'];
+  if (endpoint !== null && !URL.canParse(endpoint)) {
+    return [{ path: 'traces.endpoint', message: 'expected a URL such as http://127.0.0.1:4318/v1/traces' }];
+  }
+  const problems: RuleProblem[] = [];
+  if (endpoint === null && tokenFile !== null) {
+    problems.push({
+      path: 'traces.tokenFile',
+      message: 'is for an endpoint, and there is none; expected null',
+      others,
+    });
+  }
+  if (endpoint?.startsWith('https:') !== true && caFile !== null) {
+    problems.push({ path: 'traces.caFile', message: 'is for an https:// endpoint; expected null', others });
+  }
+  return problems;
 }
 
 function routesAreDistinct({ routes }: Config): RuleProblem[] {

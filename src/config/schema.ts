@@ -5,7 +5,7 @@ import { geoip, keys, keyStore, torExits } from './schema/decision.js';
 import { limits, listen } from './schema/edge.js';
 import { routes, upstreams } from './schema/forwarding.js';
 import { line, section } from './schema/option.js';
-import { accessLog, identity, log, registry, services } from './schema/parts.js';
+import { accessLog, identity, log, registry, services, traces } from './schema/parts.js';
 
 /** Every option of every command: type, default, bounds and description, each written here once. */
 export const configSchema = section(
@@ -46,6 +46,7 @@ export const configSchema = section(
     services,
     identity,
     accessLog,
+    traces,
     log,
     limits,
     throttle,

@@ -42,7 +42,22 @@ export interface Records {
   merchant(merchantId: string): Promise<RecordRead<CompiledMerchant>>;
   /** Why nothing can be asked at all, in words for an operator; null while it can. */
   unavailableReason(): string | null;
+  /** What is held in memory; null where records are kept nowhere else. */
+  cacheFigures(): CacheFigures | null;
   close(): Promise<void>;
+}
+
+/** A cache of records in figures: of those that are known, and of names that are known to have none. */
+export interface CacheFigures {
+  readonly known: HeldFigures;
+  readonly unknown: HeldFigures;
+}
+
+/** One half of a cache. */
+export interface HeldFigures {
+  readonly entries: number;
+  /** How many had to go since the start because there was no room, though they were young enough. */
+  readonly evictions: number;
 }
 
 /** The key store could not be asked. The message is for operators and names no key. */
@@ -115,6 +130,33 @@ export interface CallerIdentity {
   assertionFor(credential: Credential): Promise<string>;
   /** The JSON Web Key Set by which upstreams check it; public keys alone. */
   readonly publicKeys: object;
+}
+
+/** What a trace says of a request's way through the gateway. */
+export interface Span {
+  /** 32 hex digits. */
+  readonly traceId: string;
+  /** 16 hex digits, as are those of the parent; null where the caller named none. */
+  readonly spanId: string;
+  readonly parentId: string | null;
+  readonly name: string;
+  /** Milliseconds since 1970, and from then on. */
+  readonly startedAt: number;
+  readonly duration: number;
+  /** Whether the gateway or its upstream failed. */
+  readonly failed: boolean;
+  readonly attributes: Readonly<Record<string, string | number>>;
+}
+
+/** Takes spans to where traces are kept. Nobody waits for that, and a request never depends on it. */
+export interface TraceExport {
+  /** Whether the next request's span is to be taken; no caller has a say in that. */
+  sample(): boolean;
+  take(span: Span): void;
+  /** Spans since the start by what became of them. */
+  figures(): { readonly exported: number; readonly dropped: number };
+  /** Takes what is left within the time. */
+  close(timeoutMilliseconds: number): Promise<void>;
 }
 
 /** The time, in milliseconds since 1970. */

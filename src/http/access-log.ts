@@ -87,7 +87,7 @@ function eventOf(code: string): object {
   };
 }
 
-/** What a caller sent, as it may stand in a log: callers put keys where they do not belong. */
-function shown(value: string): string {
+/** What a caller sent, as it may stand in a log or a trace: callers put keys where they do not belong. */
+export function shown(value: string): string {
   return cut(maskKeys(value));
 }

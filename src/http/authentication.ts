@@ -3,6 +3,7 @@ import { lookupIdOf } from '../gateway/api-key.js';
 import { authenticate } from '../gateway/authenticate.js';
 import type { Authentication } from '../gateway/authenticate.js';
 import { KeyStoreUnavailable } from '../gateway/ports.js';
+import type { TraceExport } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import { keyFormatOf } from '../policy/key-format.js';
 import { Undecidable } from '../policy/undecidable.js';
@@ -35,6 +36,8 @@ export interface AuthenticationHookOptions extends FactSources, Authentication {
   readonly maxBodyBytes: number;
   /** For the fingerprints of keys. */
   readonly logSecret: LogSecret;
+  /** Null: traces are kept nowhere. */
+  readonly traces: Pick<TraceExport, 'sample'> | null;
   /** Null: bad keys are not counted. */
   readonly throttle: BadKeyThrottle | null;
   /** Null: merchants may ask as much as they want. */
@@ -76,7 +79,7 @@ async function judge(
   exchange.id = requestIdOf(headers.requestId, fromProxy);
   reply.header('x-request-id', exchange.id);
 
-  exchange.trace = traceContextOf(headers.traceparent, headers.tracestate);
+  exchange.trace = traceContextOf(headers.traceparent, headers.tracestate, options.traces?.sample() ?? null);
   const key = presentedKey(headers);
   if (key !== null) exchange.keyFingerprint = keyFingerprint(options.logSecret, key);
 

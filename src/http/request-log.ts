@@ -1,10 +1,11 @@
 import type { ExposedKeys } from '../gateway/exposed-keys.js';
-import type { Clock } from '../gateway/ports.js';
+import type { Clock, TraceExport } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { GatewayMetrics, RequestDurations } from '../telemetry/metrics.js';
 import { accessLine, refusedLine } from './access-log.js';
 import type { Exchange } from './exchange.js';
 import type { RefusedRequest } from './protocol-errors.js';
+import { requestSpan } from './request-span.js';
 
 /** Where requests are told of when they are over. */
 export interface RequestLogOptions {
@@ -12,6 +13,8 @@ export interface RequestLogOptions {
   readonly sink: LineSink;
   readonly metrics: GatewayMetrics;
   readonly exposedKeys: ExposedKeys;
+  /** Null: traces are kept nowhere. */
+  readonly traces: TraceExport | null;
   readonly clock: Clock;
   /** Told of a look-up that failed in a way that nobody foresaw. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
@@ -28,10 +31,14 @@ export class RequestLog {
 
   /** Tells of a request that is over. */
   ended(exchange: Exchange): void {
-    const { metrics } = this.#options;
+    const { metrics, traces, environment } = this.#options;
     const route = exchange.match?.route.path ?? 'none';
     metrics.countRequest({ code: exchange.outcome, status: exchange.status, route });
     metrics.observeDurations(route, durationsOf(exchange));
+    if (traces !== null) {
+      const span = requestSpan(exchange, environment);
+      if (span !== null) traces.take(span);
+    }
     const { exposedLookupId } = exchange;
     if (exposedLookupId === null) {
       this.#write(exchange);

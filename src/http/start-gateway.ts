@@ -5,28 +5,31 @@ import { asListenError } from '../config/listen-error.js';
 import { readOperatorFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
-import type { CallerIdentity, Clock, GeoIp, KeyStore, TorExits } from '../gateway/ports.js';
+import type { CacheFigures, CallerIdentity, Clock, GeoIp, KeyStore, TorExits, TraceExport } from '../gateway/ports.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import type { LineSink } from '../telemetry/line-sink.js';
-import { GatewayMetrics } from '../telemetry/metrics.js';
+import type { GatewayMetrics } from '../telemetry/metrics.js';
 import { BadKeyThrottle } from './bad-key-throttle.js';
 import { createListener } from './listener.js';
 import type { Listener } from './listener.js';
 import { LoopWatch } from './loop-watch.js';
 import { createManagement } from './management.js';
 import { MerchantRate } from './merchant-rate.js';
+import { openMetrics } from './open-metrics.js';
+import { Readiness } from './readiness.js';
 import { RequestLog } from './request-log.js';
 import { createRouteTable } from './routes.js';
 import { openTls } from './tls/open-tls.js';
 import type { OpenTls } from './tls/open-tls.js';
-import { expiryWarnings } from './tls/tls-material.js';
 import type { CertificateChange } from './tls/tls-reload.js';
 import { Upstream } from './upstream.js';
 
 /** What the gateway needs besides its configuration. */
 export interface GatewayPorts {
   readonly keyStore: KeyStore;
+  /** What is held of the records in memory; null: nothing is. */
+  readonly recordCache: () => CacheFigures | null;
   readonly torExits: TorExits;
   /** null: there are no databases about addresses. */
   readonly geoIp: GeoIp | null;
@@ -37,6 +40,8 @@ export interface GatewayPorts {
   readonly accessLog: LineSink;
   /** The access log's secret, for the fingerprints of keys; null: none. */
   readonly logSecret: LogSecret;
+  /** Where traces are kept; null: nowhere. */
+  readonly traces: TraceExport | null;
   /** Told of a failure that was not foreseen, with the id of its request. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
   /** Told when certificates were replaced, and once of new ones that cannot be used. */
@@ -73,27 +78,8 @@ const maxPemBytes = 1024 * 1024;
  * @throws OperatorError for a certificate that cannot be used or a port that is taken
  */
 export async function startGateway(config: Config, ports: GatewayPorts): Promise<RunningGateway> {
-  let draining = false;
-  // Where the operator prefers traffic to its trace, a log that cannot be written stops nothing.
-  const accessLogProblem = (): string | null =>
-    config.accessLog.onFailure === 'continue' ? null : ports.accessLog.problem();
-  const readinessProblems = (): string[] => {
-    const storeProblem = ports.keyStore.unavailableReason();
-    const torProblem = ports.torExits.unavailableReason();
-    const logProblem = accessLogProblem();
-    return [
-      ...(draining ? ['draining'] : []),
-      ...(storeProblem === null ? [] : [`key store: ${storeProblem}`]),
-      ...(torProblem === null ? [] : [`Tor exits: ${torProblem}`]),
-      ...(logProblem === null ? [] : [`access log: ${logProblem}`]),
-    ];
-  };
-  const metrics = new GatewayMetrics(config.environment, {
-    isReady: () => readinessProblems().length === 0,
-    keyStoreProblem: () => ports.keyStore.unavailableReason(),
-    accessLog: ports.accessLog,
-  });
-  metrics.watchTorExits(() => ports.torExits.status());
+  const readiness = new Readiness(ports, config.accessLog.onFailure);
+  const metrics = openMetrics(config.environment, readiness, ports);
   const requestLog = new RequestLog({
     ...ports,
     environment: config.environment,
@@ -122,7 +108,8 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
         merchantRate,
         overload: () => loopWatch.problem(),
         logSecret: ports.logSecret,
-        accessLogProblem,
+        traces: ports.traces,
+        accessLogProblem: readiness.refusingLogProblem,
       },
       upstreams,
       identity: ports.identity,
@@ -150,20 +137,18 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     listeners.push(listener);
     return listen(listener.app, name, at);
   };
-  let tls: OpenTls | null = null;
-  const warnings = (): string[] => (tls === null ? [] : expiryWarnings(tls.endpoint.material, ports.clock.now()));
   const health = createManagement({
-    readinessProblems,
-    warnings,
+    readinessProblems: readiness.problems,
+    warnings: readiness.warnings,
     details: () => ({ torExits: ports.torExits.status() }),
     metrics,
     identity: ports.identity,
   });
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {
-    draining = true;
+    readiness.draining = true;
     for (const { connections } of listeners) connections.endWithNextAnswer();
     await (delayed ?? wait(config.limits.drainDelaySeconds * 1000));
-    await tls?.reload.stop();
+    await readiness.tls?.reload.stop();
     await closeAll(listeners, config.limits.drainTimeoutSeconds);
     stopWatching();
     await health.close(); // last, so that it can be asked all the while
@@ -173,25 +158,26 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
     await setImmediate(); // the last responses close in the same turn as their server
     await requestLog.settled();
     await ports.keyStore.close();
-    await ports.accessLog.close(graceMilliseconds);
+    await Promise.all([ports.accessLog.close(graceMilliseconds), ports.traces?.close(graceMilliseconds)]);
   };
   try {
     if (https !== null) {
-      tls = await openTls(https, config.limits.headersTimeoutSeconds, ports.clock, (change) => {
+      const tls = await openTls(https, config.limits.headersTimeoutSeconds, ports.clock, (change) => {
         metrics.countTlsReload(change.problem === null ? 'replaced' : 'refused');
         ports.onCertificateChange(change);
       });
+      readiness.tls = tls;
       const { endpoint } = tls;
       metrics.showCertificates(() => endpoint.material.certificates);
     }
     return {
       addresses: {
         management: management && (await listen(health, 'management', management)),
-        https: https && (await open(await createOne(tls), 'https', https)),
+        https: https && (await open(await createOne(readiness.tls), 'https', https)),
         http: http && (await open(await createOne(null), 'http', http)),
       },
       reloadTls: async () => {
-        await tls?.reload.check();
+        await readiness.tls?.reload.check();
       },
       drain,
     };

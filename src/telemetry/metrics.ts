@@ -113,6 +113,33 @@ export class GatewayMetrics {
     });
   }
 
+  /** Adds values, one for each word of a fixed set, that are asked for whenever the metrics are. */
+  gaugeByWord(name: string, help: string, label: string, values: () => Readonly<Record<string, number>>): void {
+    new Gauge({
+      name,
+      help,
+      labelNames: [label],
+      registers: [this.#registry],
+      collect() {
+        for (const [word, value] of Object.entries(values())) this.set({ [label]: word }, value);
+      },
+    });
+  }
+
+  /** The same of what only grows. */
+  counterByWord(name: string, help: string, label: string, values: () => Readonly<Record<string, number>>): void {
+    new Counter({
+      name,
+      help,
+      labelNames: [label],
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        for (const [word, value] of Object.entries(values())) this.inc({ [label]: word }, value);
+      },
+    });
+  }
+
   countRequest(labels: RequestLabels): void {
     this.#requests.inc({ ...labels, environment: this.#environment });
   }

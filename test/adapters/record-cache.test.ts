@@ -99,10 +99,10 @@ t.test('a question that nothing could be heard during is answered and not held',
   cache.becomeStale();
   question.answer({ version: 1 });
   t.match(await asking, { record: { version: 1 } });
-  t.same(cache.size, { known: 0, unknown: 0 });
+  t.match(cache.figures, { known: { entries: 0 }, unknown: { entries: 0 } });
   hearing.fresh = false;
   t.match(await put('b', { version: 1 }), { source: 'store' }, 'a store that answers is believed');
-  t.same(cache.size, { known: 0, unknown: 0 }, 'but what cannot be heard of is not held');
+  t.match(cache.figures, { known: { entries: 0 }, unknown: { entries: 0 } }, 'but what cannot be heard of is not held');
 });
 
 t.test('one question at a time is asked about a record', async (t) => {
@@ -126,11 +126,13 @@ t.test('a flood of unknown records evicts no known one, and is bounded itself', 
   const { cache, put } = setUp();
   await put('known', { version: 1 });
   for (let count = 0; count < 100; count += 1) await put(`unknown-${count}`, null);
-  t.same(cache.size, { known: 1, unknown: 2 });
+  t.match(cache.figures, { known: { entries: 1, evictions: 0 }, unknown: { entries: 2, evictions: 98 } });
   t.match(await cache.get('known'), { source: 'cache' });
   t.match(await cache.get('unknown-99'), { record: null, source: 'cache' });
   for (let count = 0; count < 100; count += 1) await put(`known-${count}`, { version: count });
-  t.same(cache.size, { known: 3, unknown: 2 });
+  t.match(cache.figures, { known: { entries: 3, evictions: 98 }, unknown: { entries: 2, evictions: 98 } });
+  cache.dropAll();
+  t.match(cache.figures, { known: { entries: 0, evictions: 98 } }, 'what is dropped is not evicted');
 });
 
 t.test('an age of zero holds nothing for as much as a moment: each request asks', async (t) => {
@@ -147,7 +149,7 @@ t.test(
     const { cache, put } = setUp({ maxAgeMilliseconds: -1 });
     await put('a', { version: 1 });
     t.match(await put('a', null), { record: null, source: 'store' });
-    t.same(cache.size, { known: 0, unknown: 1 });
+    t.same(cache.figures, { known: { entries: 0, evictions: 0 }, unknown: { entries: 1, evictions: 0 } });
   },
 );
 

@@ -13,7 +13,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { loadConfig } from '../../src/config/load.js';
 import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import type { CallerIdentity, GeoIp, KeyStore, TorExits } from '../../src/gateway/ports.js';
+import type { CallerIdentity, GeoIp, KeyStore, TorExits, TraceExport } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { startGateway } from '../../src/http/start-gateway.js';
@@ -146,6 +146,7 @@ export interface GatewaySetup {
   readonly identity?: CallerIdentity;
   readonly accessLog?: LineSink;
   readonly logSecret?: Buffer;
+  readonly traces?: TraceExport;
 }
 
 const selfSigned = await createSelfSigned(new Date());
@@ -175,6 +176,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
   const certificateChanges: CertificateChange[] = [];
   const gateway = await startGateway(base, {
     keyStore: setup.keyStore ?? new RecordKeyStore(new MemoryRecords(setup.records ?? recordsOf(liveKey))),
+    recordCache: () => null,
     torExits: torExitsOf(setup.torExits ?? []),
     geoIp: setup.geoIp ?? null,
     pepper: setup.pepper ?? null,
@@ -187,6 +189,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
       heldBytes: () => 0,
       close: () => Promise.resolve(),
     },
+    traces: setup.traces ?? null,
     logSecret: setup.logSecret === undefined ? null : logSecretOf(setup.logSecret),
     onInternalError: (error) => internalErrors.push(error),
     onCertificateChange: (change) => certificateChanges.push(change),

@@ -40,6 +40,41 @@ t.test('no request is taken while the access log cannot be written', async (t) =
 });
 
 t.test(
+  'with onFailure: continue requests are taken on a full disk, and whoever looks at readiness or metrics sees it',
+  { skip: !existsSync('/dev/full') && 'no /dev/full' },
+  async (t) => {
+    const upstream = await startUpstream(t);
+    const start = async (onFailure: 'refuse' | 'continue') => {
+      const accessLog = new ChainedLog({ ...ending, destination: '/dev/full' });
+      const gateway = await startTestGateway(t, {
+        upstreamUrl: upstream.url,
+        accessLog,
+        config: { accessLog: { onFailure } },
+      });
+      while (accessLog.problem() === null) await new Promise((resolve) => setImmediate(resolve));
+      const answer = await ask(gateway, { headers: [key] });
+      const management = `http://127.0.0.1:${gateway.management}`;
+      const ready = await fetch(`${management}/readyz`);
+      const metrics = await (await fetch(`${management}/metrics`)).text();
+      return { answer, ready: ready.status, told: await ready.json(), metrics };
+    };
+    const going = await start('continue');
+    t.equal(going.answer.status, 200);
+    t.equal(going.ready, 200);
+    t.match(going.told, {
+      problems: [],
+      warnings: [/^access log: writing fails: ENOSPC; lines lost: 0; requests are taken/],
+    });
+    const refusing = await start('refuse');
+    t.equal(refusing.answer.status, 503);
+    t.equal(refusing.ready, 503);
+    t.match(refusing.told, { problems: [/^access log: writing fails: ENOSPC/], warnings: [] });
+    for (const { metrics } of [going, refusing]) t.match(metrics, /^gateway_access_log_failing 1$/m);
+    t.equal(upstream.seen.length, 1);
+  },
+);
+
+t.test(
   'a full disk is told of, and waited for by nobody',
   { skip: !existsSync('/dev/full') && 'no /dev/full' },
   async (t) => {

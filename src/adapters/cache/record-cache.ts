@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
-import type { RecordRead } from '../../gateway/ports.js';
+import type { CacheFigures, RecordRead } from '../../gateway/ports.js';
 
 /** What the cache asks about the truth of what it holds. */
 export interface Hearing {
@@ -41,6 +41,8 @@ interface Flight<Compiled> {
 export class RecordCache<Compiled extends object> {
   readonly #known: LRUCache<string, Held<Compiled>>;
   readonly #unknown: LRUCache<string, { readonly readAt: number }>;
+  #knownEvictions = 0;
+  #unknownEvictions = 0;
   readonly #flights = new Map<string, Flight<Compiled>>();
   readonly #limits: CacheLimits;
   readonly #hearing: Hearing;
@@ -55,8 +57,18 @@ export class RecordCache<Compiled extends object> {
     this.#limits = limits;
     this.#hearing = hearing;
     this.#read = read;
-    this.#known = new LRUCache({ max: limits.maxEntries });
-    this.#unknown = new LRUCache({ max: limits.unknownMaxEntries });
+    this.#known = new LRUCache({
+      max: limits.maxEntries,
+      dispose: (_held, _name, reason) => {
+        if (reason === 'evict') this.#knownEvictions += 1;
+      },
+    });
+    this.#unknown = new LRUCache({
+      max: limits.unknownMaxEntries,
+      dispose: (_held, _name, reason) => {
+        if (reason === 'evict') this.#unknownEvictions += 1;
+      },
+    });
   }
 
   /**
@@ -101,8 +113,11 @@ export class RecordCache<Compiled extends object> {
     for (const name of this.#flights.keys()) this.#abandon(name);
   }
 
-  get size(): { readonly known: number; readonly unknown: number } {
-    return { known: this.#known.size, unknown: this.#unknown.size };
+  get figures(): CacheFigures {
+    return {
+      known: { entries: this.#known.size, evictions: this.#knownEvictions },
+      unknown: { entries: this.#unknown.size, evictions: this.#unknownEvictions },
+    };
   }
 
   #answer(

@@ -56,6 +56,10 @@ export class MemoryRecords implements Records, RecordsStore {
     return this.#unavailableReason;
   }
 
+  cacheFigures(): null {
+    return null;
+  }
+
   close(): Promise<void> {
     return Promise.resolve();
   }

@@ -1,5 +1,5 @@
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
-import type { Clock, RecordRead, Records } from '../../gateway/ports.js';
+import type { CacheFigures, Clock, HeldFigures, RecordRead, Records } from '../../gateway/ports.js';
 import { compileKeyRecord, compileMerchantRecord, MalformedRecord } from '../../gateway/records.js';
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
 import { RecordCache } from '../cache/record-cache.js';
@@ -84,6 +84,11 @@ export class RedisRecords implements Records {
     return this.#heartbeat.reason;
   }
 
+  cacheFigures(): CacheFigures {
+    const [keys, merchants] = [this.#keys.figures, this.#merchants.figures];
+    return { known: sumOf(keys.known, merchants.known), unknown: sumOf(keys.unknown, merchants.unknown) };
+  }
+
   async close(): Promise<void> {
     await this.#heartbeat.close();
     this.#link.close();
@@ -134,6 +139,10 @@ export class RedisRecords implements Records {
       return new KeyStoreUnavailable(error.message, { cause: error });
     }
   }
+}
+
+function sumOf(one: HeldFigures, other: HeldFigures): HeldFigures {
+  return { entries: one.entries + other.entries, evictions: one.evictions + other.evictions };
 }
 
 /** @throws MalformedRecord whose message does not quote the text: it might hold what should not be there */

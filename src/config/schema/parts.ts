@@ -154,6 +154,32 @@ export const accessLog = section(
   { description: 'One JSON line a request, accepted or refused.' },
 );
 
+/** Where traces are sent. */
+export const traces = section(
+  {
+    endpoint: nullable(
+      Type.String({
+        pattern: '^https?://[^?#@\\s\\\\\\u0000-\\u001f\\u007f]+$',
+        maxLength: 4096,
+        expects: 'an http:// or https:// URL without a user and a query',
+        examples: ['http://127.0.0.1:4318/v1/traces'],
+      }),
+      { description: 'Where a collector takes traces by OTLP over HTTP, in JSON. null: nowhere, which costs nothing.' },
+    ),
+    tokenFile: optionalFile('File with a token that the collector asks for (authorization: Bearer). null: none.'),
+    caFile: optionalFile(
+      "PEM file of the authority that signed an https endpoint's certificate. null: those that the system trusts.",
+    ),
+    sampleOneIn: Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000,
+      default: 100,
+      description: 'One request in so many is sent, by chance; 1: each. What callers say of that is not heard.',
+    }),
+  },
+  { description: 'Spans of requests for a trace store. They are dropped, and counted, where it is slow or away.' },
+);
+
 /** The product's own log. */
 export const log = section(
   {

@@ -1,0 +1,122 @@
+import { Agent, request } from 'undici';
+import type { Span, TraceExport } from '../../gateway/ports.js';
+import { otlpBody } from './otlp-body.js';
+
+/** Where spans go, and how many of them. */
+export interface OtlpTracesOptions {
+  readonly endpoint: string;
+  /** Sent as `authorization: Bearer`; null: nothing is. */
+  readonly token: string | null;
+  /** PEM of the authority that signed the endpoint's certificate; null: those that Node trusts. */
+  readonly ca: Buffer | null;
+  readonly sampleOneIn: number;
+  /** What says from which process spans are. */
+  readonly resource: Readonly<Record<string, string>>;
+  readonly random: () => number;
+  /** Told why spans cannot be sent, once, and, with null, when they can again. */
+  readonly onProblem: (problem: string | null) => void;
+  /** Milliseconds until what was gathered is sent; five seconds unless given. */
+  readonly gatherMilliseconds?: number;
+}
+
+const maxWaiting = 4_096;
+const maxTogether = 512;
+const timeoutMilliseconds = 5_000;
+
+/**
+ * Sends spans to a collector, some at a time. What has no room while the collector is slow, and what it does not take, is
+ * dropped: a trace is a sample anyhow, and memory and requests are not to depend on it.
+ */
+export class OtlpTraces implements TraceExport {
+  readonly #options: OtlpTracesOptions;
+  readonly #agent: Agent;
+  readonly #headers: Record<string, string>;
+  readonly #figures = { exported: 0, dropped: 0 };
+  #waiting: Span[] = [];
+  #timer: NodeJS.Timeout | null = null;
+  #sending: Promise<void> | null = null;
+  #problem: string | null = null;
+
+  constructor(options: OtlpTracesOptions) {
+    const { token, ca } = options;
+    this.#options = options;
+    this.#headers = {
+      'content-type': 'application/json',
+      ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+    };
+    this.#agent = new Agent({
+      connections: 1,
+      headersTimeout: timeoutMilliseconds,
+      bodyTimeout: timeoutMilliseconds,
+      connect: { timeout: timeoutMilliseconds, rejectUnauthorized: true, ...(ca === null ? {} : { ca }) },
+    });
+  }
+
+  sample(): boolean {
+    const { sampleOneIn, random } = this.#options;
+    return sampleOneIn === 1 || random() * sampleOneIn < 1;
+  }
+
+  take(span: Span): void {
+    if (this.#waiting.length >= maxWaiting) {
+      this.#figures.dropped += 1;
+      return;
+    }
+    this.#waiting.push(span);
+    if (this.#waiting.length >= maxTogether) this.#sendNext();
+    else this.#sendLater();
+  }
+
+  figures(): { readonly exported: number; readonly dropped: number } {
+    return { ...this.#figures };
+  }
+
+  async close(milliseconds: number): Promise<void> {
+    const giveUp = setTimeout(() => void this.#agent.destroy(), milliseconds);
+    do {
+      this.#sendNext();
+      await this.#sending;
+    } while (this.#waiting.length > 0);
+    clearTimeout(giveUp);
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    await this.#agent.destroy();
+  }
+
+  #sendLater(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      this.#sendNext();
+    }, this.#options.gatherMilliseconds ?? 5_000).unref();
+  }
+
+  /** One request is under way at a time: a collector that is slow is not given more to do. */
+  #sendNext(): void {
+    if (this.#sending !== null || this.#waiting.length === 0) return;
+    const spans = this.#waiting.splice(0, maxTogether);
+    this.#sending = this.#send(spans).then((problem) => {
+      this.#sending = null;
+      this.#figures[problem === null ? 'exported' : 'dropped'] += spans.length;
+      if ((problem === null) !== (this.#problem === null)) this.#options.onProblem(problem);
+      this.#problem = problem;
+      if (this.#waiting.length >= maxTogether) this.#sendNext();
+      else if (this.#waiting.length > 0) this.#sendLater();
+    });
+  }
+
+  /** @returns why they were not taken; null where they were */
+  async #send(spans: readonly Span[]): Promise<string | null> {
+    try {
+      const { statusCode, body } = await request(this.#options.endpoint, {
+        method: 'POST',
+        headers: this.#headers,
+        body: otlpBody(spans, this.#options.resource),
+        dispatcher: this.#agent,
+      });
+      await body.dump();
+      return statusCode >= 200 && statusCode <= 299 ? null : `the collector answers ${statusCode}`;
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      return `the collector cannot be reached: ${code ?? message}`;
+    }
+  }
+}

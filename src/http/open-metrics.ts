@@ -1,0 +1,47 @@
+import type { CacheFigures, HeldFigures, KeyStore, TorExits, TraceExport } from '../gateway/ports.js';
+import type { LineSink } from '../telemetry/line-sink.js';
+import { GatewayMetrics } from '../telemetry/metrics.js';
+import type { Readiness } from './readiness.js';
+
+/** The parts of a gateway that count by themselves. */
+interface MeasuredParts {
+  readonly keyStore: KeyStore;
+  readonly recordCache: () => CacheFigures | null;
+  readonly torExits: TorExits;
+  readonly accessLog: LineSink;
+  readonly traces: TraceExport | null;
+}
+
+/** Opens the metrics of a gateway, with what its parts count. */
+export function openMetrics(environment: string, readiness: Readiness, parts: MeasuredParts): GatewayMetrics {
+  const { keyStore, recordCache, torExits, accessLog, traces } = parts;
+  const metrics = new GatewayMetrics(environment, {
+    isReady: () => readiness.problems().length === 0,
+    keyStoreProblem: () => keyStore.unavailableReason(),
+    accessLog,
+  });
+  metrics.watchTorExits(() => torExits.status());
+  const ofCache = (of: (half: HeldFigures) => number) => (): Record<string, number> => {
+    const figures = recordCache();
+    return figures === null ? {} : { known: of(figures.known), unknown: of(figures.unknown) };
+  };
+  metrics.gaugeByWord(
+    'gateway_record_cache_entries',
+    'Records held in memory, and names held as unknown.',
+    'kind',
+    ofCache(({ entries }) => entries),
+  );
+  metrics.counterByWord(
+    'gateway_record_cache_evictions_total',
+    'Records, and names held as unknown, that had to go because there was no room.',
+    'kind',
+    ofCache(({ evictions }) => evictions),
+  );
+  metrics.counterByWord(
+    'gateway_trace_spans_total',
+    'Spans of requests that were chosen for a trace: exported, or dropped.',
+    'result',
+    () => ({ ...traces?.figures() }),
+  );
+  return metrics;
+}

@@ -1,0 +1,54 @@
+import type { Clock, KeyStore, TorExits } from '../gateway/ports.js';
+import type { LineSink } from '../telemetry/line-sink.js';
+import type { OpenTls } from './tls/open-tls.js';
+import { expiryWarnings } from './tls/tls-material.js';
+
+/** What the gateway's state depends on. */
+interface ReadinessSources {
+  readonly keyStore: KeyStore;
+  readonly torExits: TorExits;
+  readonly accessLog: LineSink;
+  readonly clock: Clock;
+}
+
+/** Whether the gateway is ready for traffic, and what operators should know of that. */
+export class Readiness {
+  draining = false;
+  tls: OpenTls | null = null;
+  readonly #sources: ReadinessSources;
+  readonly #goesOnWithoutLog: boolean;
+
+  /** @param onFailure where the operator prefers traffic to its trace, a log that cannot be written stops nothing */
+  constructor(sources: ReadinessSources, onFailure: 'refuse' | 'continue') {
+    this.#sources = sources;
+    this.#goesOnWithoutLog = onFailure === 'continue';
+  }
+
+  /** Why requests are refused for the sake of their trace; null while they are not. */
+  readonly refusingLogProblem = (): string | null =>
+    this.#goesOnWithoutLog ? null : this.#sources.accessLog.problem();
+
+  /** Why the gateway is not ready for traffic; empty while it is. */
+  readonly problems = (): string[] => {
+    const { keyStore, torExits } = this.#sources;
+    const storeProblem = keyStore.unavailableReason();
+    const torProblem = torExits.unavailableReason();
+    const logProblem = this.refusingLogProblem();
+    return [
+      ...(this.draining ? ['draining'] : []),
+      ...(storeProblem === null ? [] : [`key store: ${storeProblem}`]),
+      ...(torProblem === null ? [] : [`Tor exits: ${torProblem}`]),
+      ...(logProblem === null ? [] : [`access log: ${logProblem}`]),
+    ];
+  };
+
+  /** What is wrong, or soon will be, though it keeps nobody from being served. */
+  readonly warnings = (): string[] => {
+    const { accessLog, clock } = this.#sources;
+    const logProblem = this.#goesOnWithoutLog ? accessLog.problem() : null;
+    return [
+      ...(this.tls === null ? [] : expiryWarnings(this.tls.endpoint.material, clock.now())),
+      ...(logProblem === null ? [] : [`access log: ${logProblem}; requests are taken all the same`]),
+    ];
+  };
+}
