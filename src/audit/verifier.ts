@@ -173,7 +173,7 @@ export class Verifier {
   #judgeEnd(chain: ChainCheck): void {
     const { newest } = chain;
     if (chain.lost > 0)
-      this.#notes.push(`the chain ${chain.id} says that ${chain.lost} lines had no room and were lost`);
+      this.#notes.push(`the chain ${chain.id} tells of lines that had no room and were lost: ${chain.lost}`);
     if (newest === null || chain.closed) return;
     const where = `${at(newest.place)}: the chain ${chain.id}`;
     if (chain.goesOn && chain === this.#newest)

@@ -104,7 +104,7 @@ async function logOf(t: Test): Promise<{ file: string; secretFile: string }> {
 t.test('audit verify proves a log, packed or not, and names what is wrong with another', async (t) => {
   const { file, secretFile } = await logOf(t);
   const intact = await audit('verify', '--secret-file', secretFile, file);
-  t.match(intact, { status: 0, out: 'Intact: 9 lines, 1 chains, 0 findings.\n', err: '' });
+  t.match(intact, { status: 0, out: 'Intact: 9 lines, 1 chain, 0 findings.\n', err: '' });
   writeFileSync(`${file}.gz`, gzipSync(readFileSync(file)));
   t.equal((await audit('verify', '--secret-file', secretFile, `${file}.gz`)).status, 0);
   const config = `${file}.yaml`;
@@ -115,7 +115,7 @@ t.test('audit verify proves a log, packed or not, and names what is wrong with a
   const edited = await audit('verify', '--secret-file', secretFile, file);
   t.equal(edited.status, 1);
   t.match(edited.out, `${file}:4: edited: line 4 of its chain is not what was written\n`);
-  t.match(edited.err, 'The log is NOT INTACT: 9 lines, 1 chains, 1 findings.');
+  t.match(edited.err, 'The log is NOT INTACT: 9 lines, 1 chain, 1 finding.');
   const asJson = await audit('verify', '--json', '--secret-file', secretFile, file);
   t.match(JSON.parse(asJson.out), { intact: false, lines: 9, findings: [{ file, line: 4, kind: 'edited' }] });
 

@@ -74,10 +74,10 @@ function asText(verdict: Verdict): string {
   const unchecked = chains.reduce((sum, chain) => sum + chain.unchecked, 0);
   const told = [
     ...findings.map(({ file, line, kind, message }) => `${file}:${line}: ${kind}: ${message}`),
-    ...(findingCount > findings.length ? [`and ${findingCount - findings.length} more findings`] : []),
+    ...(findingCount > findings.length ? [`and ${counted(findingCount - findings.length, 'more finding')}`] : []),
     ...notes.map((note) => `note: ${note}`),
     ...(unchecked > 0
-      ? [`note: ${unchecked} lines behind a gap are proved only as what the next line goes on from`]
+      ? [`note: ${counted(unchecked, 'line')} behind a gap: proved only as what the next line goes on from`]
       : []),
     ...(verdict.intact ? [`Intact: ${sizeOf(verdict)}.`] : []),
   ];
@@ -85,5 +85,9 @@ function asText(verdict: Verdict): string {
 }
 
 function sizeOf({ lines, chains, findingCount }: Verdict): string {
-  return `${lines} lines, ${chains.length} chains, ${findingCount} findings`;
+  return `${counted(lines, 'line')}, ${counted(chains.length, 'chain')}, ${counted(findingCount, 'finding')}`;
+}
+
+function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
 }

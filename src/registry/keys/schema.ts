@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
-import { line } from '../../rest/line.js';
 import { momentForm } from '../../rest/moment.js';
+import { keylessLine } from '../fields.js';
 
 const mostPermissions = 100;
 const longestGraceSeconds = 30 * 24 * 60 * 60;
@@ -21,7 +21,7 @@ const expiresIn = Type.String({
 });
 
 /** What may be said of a key, wherever it comes from. */
-export const keyFields = { environment, permissions, expiresAt, label: line(100) };
+export const keyFields = { environment, permissions, expiresAt, label: keylessLine(100) };
 
 /** The body of `POST /merchants/:id/keys`. */
 export const newKeyBody = Type.Object({

@@ -1,10 +1,11 @@
 import Type, { type Static } from 'typebox';
 import { line } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
+import { keylessLine } from '../fields.js';
 import { confirmations } from './allowlists.js';
 
 const mostEntries = 1000;
-const name = line(100);
+const name = keylessLine(100);
 const statusWord = Type.String({
   pattern: /^[A-Z][A-Z_]{0,31}$/,
   description: 'a word in upper case, such as ACTIVE, INACTIVE or SUSPENDED',
