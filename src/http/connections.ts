@@ -40,6 +40,10 @@ export class Connections {
   carriesHttp2(session: ServerHttp2Session): void {
     this.#sessions.add(session);
     session.once('close', () => this.#sessions.delete(session));
+    // HTTP/2's `Connection: close`: GOAWAY goes out before the answer, and names this request as the last one.
+    session.on('stream', () => {
+      if (this.answersAreLast) session.close();
+    });
     if (this.#closing) session.close();
   }
 

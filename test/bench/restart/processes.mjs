@@ -1,0 +1,44 @@
+// Processes of a bench, in a directory that ends with them.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const directory = mkdtempSync(path.join(tmpdir(), 'merchant-gateway-restart-'));
+const children = new Set();
+
+export const inDirectory = (name) => path.join(directory, name);
+
+export async function freePort() {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+export function start(command, args) {
+  const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'inherit'], cwd: process.cwd() });
+  children.add(child);
+  child.once('exit', () => children.delete(child));
+  return child;
+}
+
+export async function until(what, condition) {
+  const end = Date.now() + 60_000;
+  while (!(await condition().catch(() => false))) {
+    if (Date.now() > end) throw new Error(`${what} did not come`);
+    await sleep(20);
+  }
+}
+
+/** Ends all processes and removes what they wrote. */
+export async function endProcesses(signal = 'SIGTERM') {
+  const ends = [...children].map((child) => once(child, 'exit'));
+  for (const child of children) child.kill(signal);
+  await Promise.all(ends);
+  rmSync(directory, { recursive: true, force: true });
+}
