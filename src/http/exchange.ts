@@ -2,10 +2,11 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { KeyAnswer, Whereabouts } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import type { Credential, RequestFacts } from '../policy/facts.js';
+import { Cancellation } from './cancellation.js';
 import { connectionFactsOf } from './connection-facts.js';
 import type { ConnectionFacts } from './connection-facts.js';
-import { gatewayErrors } from './errors.js';
-import type { GatewayError, GatewayErrorCode } from './errors.js';
+import { GatewayError, gatewayErrors } from './errors.js';
+import type { GatewayErrorCode } from './errors.js';
 import { http1FieldsOf } from './http2/http1-fields.js';
 import { http2RequestOf, http2ResponseOf } from './http2/http2-message.js';
 import { splitTarget } from './request-path.js';
@@ -56,7 +57,8 @@ export class Exchange {
   /** Milliseconds until it was decided. */
   decisionDuration = 0;
   readonly #startedAt = performance.now();
-  readonly #cancellation = new AbortController();
+  /** Ends the request before its upstream has answered. */
+  readonly cancellation = new Cancellation();
   readonly #onOver: (() => void)[] = [];
   #decided = false;
   #closed = false;
@@ -74,15 +76,6 @@ export class Exchange {
     this.rawHeaders = http2RequestOf(request) === null ? rawHeaders : http1FieldsOf(rawHeaders);
   }
 
-  /** Aborted, with a GatewayError as the reason, when the request is to end before its upstream has answered. */
-  get signal(): AbortSignal {
-    return this.#cancellation.signal;
-  }
-
-  cancel(reason: GatewayError): void {
-    this.#cancellation.abort(reason);
-  }
-
   /** Says that it is known whether the request was accepted and whose it was. */
   decided(): void {
     this.#decided = true;
@@ -92,7 +85,13 @@ export class Exchange {
 
   /** Says that nothing more can be answered: the answer is out, or the caller is gone. */
   closed(): void {
-    if (this.outcome === 'accepted' && !this.#answered) this.outcome = 'client_closed';
+    if (this.outcome === 'accepted' && !this.#answered) {
+      this.outcome = 'client_closed';
+      // What changes nothing is not carried on for a caller who has hung up; what may have changed something is.
+      if (this.facts?.access === 'read') {
+        this.cancellation.cancel(new GatewayError('client_closed', 'the client went away'));
+      }
+    }
     this.#closed = true;
     this.#end();
   }

@@ -51,7 +51,7 @@ export function answerProtocolError(error: ParserError, socket: Socket, asked: b
   const exchange = newestExchange(socket);
   if (exchange !== undefined && !exchange.request.complete) {
     if (exchange.response.writableFinished) endLingering(socket, exchange.response.shouldKeepAlive);
-    else exchange.cancel(new GatewayError(code, error.message));
+    else exchange.cancellation.cancel(new GatewayError(code, error.message));
     exchange.response.shouldKeepAlive = false;
     return null;
   }

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import { Readable } from 'node:stream';
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { CallerIdentity } from '../gateway/ports.js';
@@ -8,7 +9,8 @@ import { sendError } from './replies.js';
 import { forwardableHeaders } from './reserved-headers.js';
 import { proxiedMethods } from './routes.js';
 import { traceHeaders } from './trace-context.js';
-import type { Upstream, UpstreamResponse } from './upstream.js';
+import type { UpstreamAnswer } from './upstream-answer.js';
+import type { Upstream } from './upstream.js';
 
 /** Under this key the exchange travels through the plugin to the transport; a symbol is never sent as a header. */
 const exchangeKey = Symbol('exchange');
@@ -25,7 +27,7 @@ interface ProxiedRequest {
   readonly headers: { readonly [exchangeKey]: Exchange };
 }
 
-type ProxyCallback = (error: unknown, response?: UpstreamResponse) => void;
+type ProxyCallback = (error: unknown, response?: UpstreamAnswer) => void;
 
 /**
  * Registers the proxy for every route. @fastify/http-proxy carries requests and answers; what goes upstream, and how,
@@ -63,6 +65,10 @@ export function registerProxy(
     replyOptions: {
       rewriteRequestHeaders: (request) =>
         ({ [exchangeKey]: (request as unknown as FastifyRequest).exchange }) as IncomingHttpHeaders,
+      onResponse: (_request, reply, response) => {
+        // Typed as a stream, and what the transport above gave as the body.
+        pass(reply as unknown as FastifyReply, (response as unknown as { stream: Buffer | Readable }).stream, timeouts);
+      },
       onError: (reply, { error }) => {
         sendError(reply as unknown as FastifyReply, error.cause ?? error);
       },
@@ -75,18 +81,12 @@ async function forward(
   upstreams: ReadonlyMap<string, Upstream>,
   timeouts: AnswerTimeouts,
   identity: CallerIdentity | null,
-): Promise<UpstreamResponse> {
+): Promise<UpstreamAnswer> {
   const { credential, match, request, response, target } = exchange;
   const upstream = match === null ? undefined : upstreams.get(match.route.upstream);
   if (match === null || upstream === undefined) throw new GatewayError('not_found', 'no upstream has this path');
   if (credential === null) throw new Error('a request without a credential was about to be proxied');
 
-  if (exchange.facts?.access === 'read') {
-    // What changes nothing is not carried on for a caller who has hung up; what may have changed something is.
-    response.once('close', () => {
-      exchange.cancel(new GatewayError('client_closed', 'the client went away'));
-    });
-  }
   const callerHeaders = identityHeaders(exchange);
   if (identity !== null && exchange.credential !== null) {
     callerHeaders.push('x-gateway-assertion', await identity.assertionFor(exchange.credential));
@@ -104,15 +104,15 @@ async function forward(
     body: exchange.hasBody ? request : null,
     bodyIsWhole: () => exchange.bodyIsWhole,
     onBody: (bytes) => (exchange.requestBodyBytes += bytes),
-    signal: exchange.signal,
-    cancel: (reason) => {
-      exchange.cancel(reason);
-    },
+    cancellation: exchange.cancellation,
+    onHeaders: () => (exchange.upstreamDuration = performance.now() - startedAt),
   });
-  exchange.upstreamDuration = performance.now() - startedAt;
+  if (Buffer.isBuffer(answer.body)) {
+    exchange.forwardedBodyBytes = answer.body.length;
+    return answer;
+  }
   answer.body.once('error', (error: Error) => {
-    const { reason } = exchange.signal as { reason: unknown };
-    exchange.outcome = reason instanceof GatewayError ? reason.code : 'upstream_failed';
+    exchange.outcome = exchange.cancellation.reason?.code ?? 'upstream_failed';
     exchange.detail = `${match.route.upstream}: the answer broke off: ${error.message}`;
   });
   // Paused, because a stream that is only looked at would begin to flow before there is somewhere to go.
@@ -121,22 +121,39 @@ async function forward(
   return answer;
 }
 
+/** Answers with what the upstream said. */
+function pass(reply: FastifyReply, body: Buffer | Readable, timeouts: AnswerTimeouts): void {
+  if (!Buffer.isBuffer(body)) {
+    void reply.send(body);
+    return;
+  }
+  if (body.length === 0) void reply.send();
+  // Fastify would give bytes without a type one.
+  else void reply.send(reply.hasHeader('content-type') ? body : Readable.from([body]));
+  const { exchange } = reply.request;
+  if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
+}
+
 /** A caller who takes nothing of the answer, or a byte from time to time, would keep a place upstream for ever. */
 function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: AnswerTimeouts): void {
   const { response } = exchange;
-  const waitsForCaller = (): boolean => response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
   response.setTimeout(stallMilliseconds, () => {
-    if (waitsForCaller()) response.destroy();
+    if (waitsForCaller(exchange)) response.destroy();
   });
   if (response.closed) return; // the caller has left, and the answer goes nowhere
   const end = setTimeout(() => {
     exchange.detail = `the answer was not over after ${totalMilliseconds / 1000} s`;
-    if (!waitsForCaller()) exchange.outcome = 'upstream_timeout';
+    if (!waitsForCaller(exchange)) exchange.outcome = 'upstream_timeout';
     response.destroy();
   }, totalMilliseconds);
   response.once('close', () => {
     clearTimeout(end);
   });
+}
+
+/** Whether there is something of the answer that the caller has not taken yet. */
+function waitsForCaller({ response }: Exchange): boolean {
+  return response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
 }
 
 /** Who calls, from where and how, as the gateway found it; the upstream has no other word for it. */

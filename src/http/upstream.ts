@@ -1,9 +1,12 @@
-import { Readable, Transform } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { errors, Pool } from 'undici';
+import type { Cancellation } from './cancellation.js';
 import { GatewayError } from './errors.js';
 import { FairShare } from './fair-share.js';
 import { connectorWithoutInterim } from './interim-responses.js';
-import { returnableHeaders } from './reserved-headers.js';
+import { UploadMeter } from './upload-meter.js';
+import { AnswerReader } from './upstream-answer.js';
+import type { UpstreamAnswer } from './upstream-answer.js';
 
 /** How an upstream is reached, and what it may cost. */
 export interface UpstreamOptions {
@@ -33,16 +36,9 @@ export interface UpstreamRequest {
   readonly onBody: (bytes: number) => void;
   /** Whether all of the body has come, asked when it ends: half of one must not pass for a whole one. */
   readonly bodyIsWhole: () => boolean;
-  /** Aborted by `cancel`; its reason is the GatewayError that ends the request. */
-  readonly signal: AbortSignal;
-  readonly cancel: (reason: GatewayError) => void;
-}
-
-/** An upstream's answer, its hop-by-hop headers left out. */
-export interface UpstreamResponse {
-  readonly statusCode: number;
-  readonly headers: Record<string, string | string[]>;
-  readonly body: Readable;
+  readonly cancellation: Cancellation;
+  /** Told when the headers of the answer have come. */
+  readonly onHeaders: () => void;
 }
 
 /**
@@ -73,15 +69,16 @@ export class Upstream {
   }
 
   /**
-   * Sends a request and resolves with the answer's headers and its unread body.
+   * Sends a request and gives back its answer: the whole of it, or its headers and a body that is still to come.
    * @throws GatewayError: upstream_busy, upstream_failed, upstream_timeout, body_too_large, request_timeout, or the
-   *   reason of the request's signal
+   *   reason of the request's cancellation
    */
-  async send(request: UpstreamRequest): Promise<UpstreamResponse> {
+  async send(request: UpstreamRequest): Promise<UpstreamAnswer> {
     const giveBack = this.#places.take(request.merchantId);
     try {
       const answer = await this.#dispatch(request);
-      answer.body.once('close', giveBack);
+      if (Buffer.isBuffer(answer.body)) giveBack();
+      else answer.body.once('close', giveBack);
       return answer;
     } catch (error) {
       giveBack();
@@ -96,66 +93,32 @@ export class Upstream {
     clearTimeout(cutOff);
   }
 
-  async #dispatch(request: UpstreamRequest): Promise<UpstreamResponse> {
-    const { name, timeoutSeconds } = this.#options;
+  #dispatch(request: UpstreamRequest): Promise<UpstreamAnswer> {
+    const { name, timeoutSeconds, maxBodyBytes } = this.#options;
+    const { body, cancellation, method, target: path, headers } = request;
     const deadline = setTimeout(() => {
-      const waitsForClient = upload !== null && !upload.writableEnded && upload.readableLength === 0;
-      const code = waitsForClient ? 'request_timeout' : 'upstream_timeout';
-      request.cancel(new GatewayError(code, `${name}: nothing came for ${timeoutSeconds} s`));
+      const code = upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
+      cancellation.cancel(new GatewayError(code, `${name}: nothing came for ${timeoutSeconds} s`));
     }, timeoutSeconds * 1000);
-    const upload =
-      request.body === null ? null : meterBody(request, request.body, this.#options.maxBodyBytes, deadline);
-    try {
-      const { statusCode, headers, body } = await this.#pool.request({
-        method: request.method,
-        path: request.target,
-        headers: request.headers,
-        body: upload,
-        signal: request.signal,
-      });
-      if (statusCode < 200 || statusCode > 599) {
-        body.on('error', () => undefined).destroy();
-        throw new GatewayError('upstream_failed', `${name} answered with the status ${statusCode}`);
-      }
-      const answered = returnableHeaders(headers);
-      // RFC 9110 8.6: the length in a 304 is that of another answer. undici would wait for so many bytes.
-      if (statusCode !== 304) return { statusCode, headers: answered, body };
-      body.on('error', () => undefined).destroy();
-      return { statusCode, headers: answered, body: Readable.from([]) };
-    } finally {
-      clearTimeout(deadline);
-    }
+    const upload = body === null ? null : new UploadMeter(request, body, maxBodyBytes, deadline);
+    return new Promise<UpstreamAnswer>((answered, reject) => {
+      const onHeaders = (): void => {
+        clearTimeout(deadline);
+        request.onHeaders();
+      };
+      const failed = (error: Error): void => {
+        clearTimeout(deadline);
+        reject(error);
+      };
+      const reader = new AnswerReader({ answered, failed, onHeaders }, cancellation);
+      this.#pool.dispatch({ method: method, path, headers, body: upload }, reader);
+    });
   }
-}
-
-/** Passes a body on, chunk by chunk, and ends it where it grows past the limit or its client goes away. */
-function meterBody(request: UpstreamRequest, body: Readable, maxBytes: number, deadline: NodeJS.Timeout): Transform {
-  const { onBody, bodyIsWhole: isWhole } = request;
-  let bytes = 0;
-  const meter = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      bytes += chunk.length;
-      deadline.refresh();
-      onBody(chunk.length);
-      if (bytes > maxBytes) done(new GatewayError('body_too_large', `the body is longer than ${maxBytes} bytes`));
-      else done(null, chunk);
-    },
-    flush(done) {
-      done(isWhole() ? null : new GatewayError('client_closed', 'the client cut the body short'));
-    },
-  });
-  // Not `pipeline`: that would destroy the client's socket together with the body, and the answer could not be given.
-  const end = (): void => {
-    if (!meter.writableEnded) meter.destroy(new GatewayError('client_closed', 'the client went away'));
-  };
-  body.once('error', end).once('close', end);
-  meter.once('close', () => body.off('error', end).off('close', end).unpipe(meter));
-  return body.pipe(meter);
 }
 
 function asGatewayError(name: string, error: unknown): GatewayError {
   if (error instanceof GatewayError) return error;
   const reason = error instanceof Error ? error.message : 'unknown';
-  const code = error instanceof errors.ConnectTimeoutError ? 'upstream_timeout' : 'upstream_failed';
-  return new GatewayError(code, `${name}: ${reason}`, { cause: error });
+  const silent = error instanceof errors.ConnectTimeoutError || error instanceof errors.BodyTimeoutError;
+  return new GatewayError(silent ? 'upstream_timeout' : 'upstream_failed', `${name}: ${reason}`, { cause: error });
 }

@@ -6,7 +6,9 @@ export function limitUpload(exchange: Exchange, timeoutSeconds: number): void {
   if (!exchange.hasBody) return;
   const deadline = setTimeout(() => {
     if (exchange.request.complete) return;
-    exchange.cancel(new GatewayError('request_timeout', `the body did not arrive within ${timeoutSeconds} s`));
+    exchange.cancellation.cancel(
+      new GatewayError('request_timeout', `the body did not arrive within ${timeoutSeconds} s`),
+    );
   }, timeoutSeconds * 1000);
   exchange.whenOver(() => {
     clearTimeout(deadline);

@@ -1,0 +1,131 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { Readable } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import type { Cancellation } from './cancellation.js';
+import type { GatewayError } from './errors.js';
+import { returnableHeaders } from './reserved-headers.js';
+
+/** An upstream's answer, its hop-by-hop headers left out. */
+export interface UpstreamAnswer {
+  readonly statusCode: number;
+  readonly headers: Record<string, string | string[]>;
+  /** Whole where it came together with the headers, as small ones do; otherwise as it comes. */
+  readonly body: Buffer | Readable;
+}
+
+/** Where an answer goes. */
+export interface AnswerTarget {
+  readonly answered: (answer: UpstreamAnswer) => void;
+  /** Called at most once, and not behind `answered`: then the body's own error tells. */
+  readonly failed: (error: Error) => void;
+  /** Called when the headers have come. */
+  readonly onHeaders: () => void;
+}
+
+/**
+ * Reads one answer from undici. What has come whole by the end of the turn in which its headers came is handed over as
+ * one piece: without a stream, an answer costs a third less CPU time, and one that breaks off by then is a failure that
+ * its caller can be told of.
+ */
+export class AnswerReader implements Dispatcher.DispatchHandler {
+  readonly #target: AnswerTarget;
+  readonly #cancellation: Cancellation;
+  #controller: Dispatcher.DispatchController | null = null;
+  #head: Pick<UpstreamAnswer, 'statusCode' | 'headers'> | null = null;
+  #chunks: Buffer[] = [];
+  #stream: AnswerStream | null = null;
+  #ended = false;
+  #settled = false;
+
+  constructor(target: AnswerTarget, cancellation: Cancellation) {
+    this.#target = target;
+    this.#cancellation = cancellation;
+    cancellation.listen((reason) => {
+      this.#cancel(reason);
+    });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    const { reason } = this.#cancellation;
+    if (reason !== null) controller.abort(reason);
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, statusCode: number, headers: IncomingHttpHeaders): void {
+    if (statusCode < 200 && statusCode !== 101) return;
+    if (statusCode < 200 || statusCode > 599) {
+      const error = new Error(`it answered with the status ${statusCode}`);
+      this.#fail(error);
+      controller.abort(error);
+      return;
+    }
+    this.#target.onHeaders();
+    this.#head = { statusCode, headers: returnableHeaders(headers) };
+    // RFC 9110 8.6: the length in a 304 is that of another answer. undici would wait for so many bytes.
+    if (statusCode === 304) this.#ended = true;
+    queueMicrotask(() => {
+      this.#handOver(controller);
+    });
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#stream === null) this.#chunks.push(chunk);
+    else if (!this.#stream.push(chunk)) controller.pause();
+  }
+
+  onResponseEnd(): void {
+    this.#ended = true;
+    this.#stream?.push(null);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#stream !== null) this.#stream.destroy(this.#cancellation.reason ?? error);
+    else if (!this.#ended) this.#fail(error);
+  }
+
+  #handOver(controller: Dispatcher.DispatchController): void {
+    if (this.#settled || this.#head === null) return;
+    this.#settled = true;
+    const [first = Buffer.alloc(0), ...more] = this.#chunks;
+    if (this.#ended) {
+      this.#target.answered({ ...this.#head, body: more.length === 0 ? first : Buffer.concat(this.#chunks) });
+      return;
+    }
+    this.#stream = new AnswerStream(controller);
+    for (const chunk of this.#chunks) if (!this.#stream.push(chunk)) controller.pause();
+    this.#chunks = [];
+    this.#target.answered({ ...this.#head, body: this.#stream });
+  }
+
+  #cancel(reason: GatewayError): void {
+    this.#fail(reason);
+    // Before the request is on a connection there is nothing to abort; `onRequestStart` does it then.
+    if (!this.#ended) this.#controller?.abort(reason);
+  }
+
+  #fail(error: Error): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#target.failed(error);
+  }
+}
+
+/** The body of an answer that comes piece by piece; the upstream's connection waits while nobody takes them. */
+class AnswerStream extends Readable {
+  readonly #controller: Dispatcher.DispatchController;
+
+  constructor(controller: Dispatcher.DispatchController) {
+    super();
+    this.#controller = controller;
+  }
+
+  override _read(): void {
+    this.#controller.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    // What nobody takes any more ends its connection: the rest of the answer would stand in front of the next one.
+    if (!this.readableEnded) this.#controller.abort(error ?? new Error('nobody takes the answer any more'));
+    done(error);
+  }
+}
