@@ -35,7 +35,7 @@ export function accessLine(exchange: Exchange, environment: string): object {
       route: match?.route.path,
       upstream: exchange.forwarded ? { name: match?.route.upstream, duration: exchange.upstreamDuration } : undefined,
     },
-    user_agent: { original: shown(request.headers['user-agent'] ?? '') },
+    user_agent: { original: shown(exchange.headers.userAgent[0] ?? '') },
     event: {
       ...eventOf(outcome),
       ...(exchange.detail === null ? {} : { reason: shown(exchange.detail) }),

@@ -20,7 +20,6 @@ import type { HeadLimits } from './protocol.js';
 import { sendFailure } from './replies.js';
 import { believedProxies, factsOf } from './request-facts.js';
 import type { FactSources } from './request-facts.js';
-import { readDecisiveHeaders } from './request-headers.js';
 import type { DecisiveHeaders } from './request-headers.js';
 import { requestIdOf } from './request-id.js';
 import { isCanonicalPath } from './request-path.js';
@@ -73,7 +72,7 @@ async function judge(
   reply: FastifyReply,
   options: AuthenticationHookOptions,
 ): Promise<DenialCode | null> {
-  const headers = readDecisiveHeaders(exchange.rawHeaders);
+  const { headers } = exchange;
   const { remote } = exchange.connection;
   const fromProxy = remote !== null && believedProxies(exchange, options.trustedProxies).contains(remote);
   exchange.id = requestIdOf(headers.requestId, fromProxy);
@@ -142,11 +141,11 @@ async function authenticateOrFail(exchange: Exchange, key: string, options: Auth
 
 /** Refuses what a valid key cannot be served. */
 function requireServable(exchange: Exchange, canonical: boolean, maxBodyBytes: number): void {
-  const { method = '', headers } = exchange.request;
+  const { method = '' } = exchange.request;
   if (!canonical) throw new GatewayError('invalid_path', 'the path could be read in two ways');
   if (exchange.match === null) throw new GatewayError('not_found', 'no route has this path');
   if (!proxiedMethods.includes(method)) throw new GatewayError('method_not_allowed', `${method} is not proxied`);
-  if (Number(headers['content-length'] ?? 0) > maxBodyBytes) {
+  if (Number(exchange.headers.contentLength[0] ?? 0) > maxBodyBytes) {
     throw new GatewayError('body_too_large', `content-length is above ${maxBodyBytes}`);
   }
 }

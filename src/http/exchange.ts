@@ -9,6 +9,8 @@ import { GatewayError, gatewayErrors } from './errors.js';
 import type { GatewayErrorCode } from './errors.js';
 import { http1FieldsOf } from './http2/http1-fields.js';
 import { http2RequestOf, http2ResponseOf } from './http2/http2-message.js';
+import { readDecisiveHeaders } from './request-headers.js';
+import type { DecisiveHeaders } from './request-headers.js';
 import { splitTarget } from './request-path.js';
 import type { RequestTarget } from './request-path.js';
 import type { RouteMatch } from './routes.js';
@@ -25,6 +27,8 @@ export class Exchange {
   readonly connection: ConnectionFacts;
   /** Names and values, flat, in their order, as HTTP/1.1 has them, whatever the request came by. */
   readonly rawHeaders: readonly string[];
+  /** Those that the gateway reads. Node's own `headers` would be built anew for each request, and is asked for nothing. */
+  readonly headers: DecisiveHeaders;
   /** Null while the client address is not known. */
   facts: RequestFacts | null = null;
   /** The list of Tor exits that has the client address; null where none does. */
@@ -74,6 +78,7 @@ export class Exchange {
     this.connection = connectionFactsOf(request.socket, request);
     const { rawHeaders } = request;
     this.rawHeaders = http2RequestOf(request) === null ? rawHeaders : http1FieldsOf(rawHeaders);
+    this.headers = readDecisiveHeaders(this.rawHeaders);
   }
 
   /** Says that it is known whether the request was accepted and whose it was. */
@@ -111,7 +116,7 @@ export class Exchange {
     const { request } = this;
     const http2 = http2RequestOf(request);
     if (http2 !== null) return !http2.stream.endAfterHeaders;
-    return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length']) > 0;
+    return this.headers.transferEncoding.length > 0 || Number(this.headers.contentLength[0] ?? 0) > 0;
   }
 
   /**
@@ -125,7 +130,7 @@ export class Exchange {
 
   /** The host that was asked for; empty where none was named. */
   get host(): string {
-    return http2RequestOf(this.request)?.authority ?? this.request.headers.host ?? '';
+    return http2RequestOf(this.request)?.authority ?? this.headers.host[0] ?? '';
   }
 
   /** Calls back once when the request is over. */

@@ -100,10 +100,14 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     }
   });
   app.addHook('onRequest', authenticationHook(options.authentication));
-  app.addHook('onSend', (request, reply, _payload, done) => {
+  const beforeAnswer = (exchange: Exchange): void => {
+    if (http2RequestOf(exchange.request) !== null) return;
     // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
-    if (connections.answersAreLast || request.headers.upgrade !== undefined) reply.raw.shouldKeepAlive = false;
-    if (http2RequestOf(request.raw) === null) closeOverUnreadBody(reply);
+    if (connections.answersAreLast || exchange.headers.upgrade.length > 0) exchange.response.shouldKeepAlive = false;
+    closeOverUnreadBody(exchange);
+  };
+  app.addHook('onSend', (request, _reply, _payload, done) => {
+    beforeAnswer(request.exchange);
     done();
   });
   app.setErrorHandler((error, request, reply) => {
@@ -119,7 +123,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     stallMilliseconds: limits.requestTimeoutSeconds * 1000,
     totalMilliseconds: limits.answerTimeoutSeconds * 1000,
   };
-  registerProxy(app, options.upstreams, timeouts, options.identity);
+  registerProxy(app, options.upstreams, timeouts, options.identity, beforeAnswer);
   app.addHook('preClose', (done) => {
     connections.closeUnused();
     done();

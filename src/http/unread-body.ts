@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { FastifyReply } from 'fastify';
+import type { Exchange } from './exchange.js';
 
 /** A body of at most this many bytes is read and dropped, so that the connection can be kept. */
 const maxDroppedBytes = 65_536;
@@ -11,13 +11,12 @@ const lingerMilliseconds = 2_000;
  * with a delay: closed at once, the unread bytes would make the kernel reset the connection, and the client would lose
  * the answer that tells what to mend.
  */
-export function closeOverUnreadBody(reply: FastifyReply): void {
-  const { request, response } = reply.request.exchange;
+export function closeOverUnreadBody({ request, response, headers }: Exchange): void {
   if (request.complete) return;
   const { socket } = request;
-  const declared = request.headers['content-length'];
+  const [declared] = headers.contentLength;
   const small = declared !== undefined && Number(declared) <= maxDroppedBytes;
-  if (small && request.headers.expect === undefined) return;
+  if (small && headers.expect.length === 0) return;
 
   response.shouldKeepAlive = false;
   // Node calls this when the last answer of a connection has been written.

@@ -46,6 +46,9 @@ t.test('every value of a decisive header is seen, in its order and whatever the 
     requestId: ['abc'],
     transferEncoding: [],
     contentLength: [],
+    expect: [],
+    upgrade: [],
+    userAgent: [],
     traceparent: [],
     tracestate: [],
   });
@@ -63,6 +66,9 @@ t.test('nothing but the header of the very name decides: no look-alike, no value
     requestId: [],
     transferEncoding: [],
     contentLength: [],
+    expect: [],
+    upgrade: [],
+    userAgent: [],
     traceparent: [],
     tracestate: [],
   };
