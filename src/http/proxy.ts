@@ -141,7 +141,7 @@ function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMilliseconds 
   response.setTimeout(stallMilliseconds, () => {
     if (waitsForCaller(exchange)) response.destroy();
   });
-  if (response.closed) return; // the caller has left, and the answer goes nowhere
+  if (exchange.callerIsGone) return; // the caller has left, and the answer goes nowhere
   const end = setTimeout(() => {
     exchange.detail = `the answer was not over after ${totalMilliseconds / 1000} s`;
     if (!waitsForCaller(exchange)) exchange.outcome = 'upstream_timeout';

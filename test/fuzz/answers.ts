@@ -1,3 +1,12 @@
+/** How long nothing may come before a connection is half-closed, in milliseconds. */
+export const quietMilliseconds = 60;
+/** What has not ended by then hangs. */
+export const hangMilliseconds = 30_000;
+/** What the gateway answers itself. */
+export const envelope = /^\{"success":false,"message":"[A-Za-z0-9 ().-]+","data":null\}$/;
+/** What the service answers. */
+export const serviceBody = '{"success":true,"message":"OK","data":[]}';
+
 /** One answer as it stands in what came over a connection. */
 export interface Answer {
   readonly status: number;

@@ -16,7 +16,7 @@ const frameTypes = {
   continuation: 9,
 } as const;
 
-type FrameType = keyof typeof frameTypes;
+export type FrameType = keyof typeof frameTypes;
 export const endStream = 0x1;
 export const endHeaders = 0x4;
 const typeNames = Object.keys(frameTypes) as FrameType[];

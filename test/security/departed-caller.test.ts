@@ -1,3 +1,5 @@
+import http2 from 'node:http2';
+import type { ServerResponse } from 'node:http';
 import t from 'tap';
 import { connect, liveKey, recordsOf, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
 import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
@@ -46,3 +48,28 @@ t.test(
     }
   },
 );
+
+// An answer to an HTTP/2 caller who had left was held for `answerTimeoutSeconds`, by a timer that also kept the drained
+// process from ending.
+t.test('what a caller had asked who left is held no longer than until its answer', async (t) => {
+  const upstream = await startUpstream(t);
+  const waiting: ServerResponse[] = [];
+  upstream.respond = (_request, response) => waiting.push(response);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const timers = (): number => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
+  const before = timers();
+  const many = 30;
+  const session = http2.connect(`https://localhost:${gateway.https}`, { ca: gateway.ca });
+  for (let count = 0; count < many; count += 1) {
+    const post = { ':method': 'POST', ':path': '/v1/payouts', 'x-api-key': liveKey };
+    session.request(post).on('error', () => undefined).end('{}'); // prettier-ignore
+  }
+  while (waiting.length < many) await new Promise((resolve) => setImmediate(resolve));
+  session.destroy();
+  while (gateway.lines.length < many) await new Promise((resolve) => setImmediate(resolve));
+  for (const response of waiting) response.end('{}');
+  while (upstream.sockets.size > 0 && timers() - before >= many) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  t.ok(timers() - before < many, `${timers() - before} more timers than before`);
+});

@@ -1,4 +1,4 @@
-import type http from 'node:http';
+import http from 'node:http';
 import http2 from 'node:http2';
 import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
@@ -13,6 +13,9 @@ const mostInvalidFrames = 100;
 
 /** How long a request with an unread body lingers after its answer, in milliseconds. */
 const lingerMilliseconds = 2_000;
+
+/** In place of a method that nobody knows. */
+const unproxiedMethod = 'TRACE';
 
 /** What an HTTP/2 server is made of. */
 export interface Http2Options {
@@ -50,6 +53,8 @@ export function createHttp2Server({ handler, maxHeaderBytes, timeouts, onSession
     noteRequest(request, facts);
     // CONNECT has no path; its target is the authority, as in HTTP/1.1.
     if (request.headers[':path'] === undefined) request.url = request.authority;
+    // Fastify would answer it itself, outside of every hook. What was sent stays in the raw headers, and is refused there.
+    if (!http.METHODS.includes(request.method)) Object.assign(request, { method: unproxiedMethod });
     // Node would reset it with NO_ERROR, and half an answer would pass for a whole one.
     response.destroy = () => {
       stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);

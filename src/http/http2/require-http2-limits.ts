@@ -14,7 +14,7 @@ function headerListBytes(fields: readonly string[]): number {
 
 /**
  * Refuses of an HTTP/2 request what HTTP/1.1's parser would refuse, or what could be read in two ways. nghttp2 lets
- * every path pass as long as the scheme is not http or https.
+ * every path pass as long as the scheme is not http or https, and every method.
  * @throws GatewayError
  */
 export function requireHttp2Limits({ request, target }: Exchange, maxHeaderBytes: number): void {
@@ -23,6 +23,8 @@ export function requireHttp2Limits({ request, target }: Exchange, maxHeaderBytes
   if (headerListBytes(http2.rawHeaders) > maxHeaderBytes) {
     throw new GatewayError('headers_too_large', `the header list is above ${maxHeaderBytes} bytes`);
   }
+  const sentMethod = http2.rawHeaders[http2.rawHeaders.indexOf(':method') + 1];
+  if (sentMethod !== http2.method) throw new GatewayError('malformed_request', `the method ${sentMethod ?? ''}`);
   if (http2.method !== 'CONNECT' && (target.absolute !== null || !/^(?:\*$|\/)/.test(target.path))) {
     throw new GatewayError('malformed_request', 'a :path that is none');
   }

@@ -1,0 +1,51 @@
+import { setImmediate, setTimeout as delay } from 'node:timers/promises';
+import { connect } from '../http/harness.js';
+import type { GatewayUnderTest } from '../http/harness.js';
+import { envelope, hangMilliseconds, quietMilliseconds, readAnswers } from './answers.js';
+
+/** Writes texts to a connection of their own and resolves with all that came back once the gateway has closed it. */
+async function play(gateway: GatewayUnderTest, parts: readonly string[]): Promise<string> {
+  const socket = connect(gateway.https, gateway.ca);
+  let received = '';
+  // Half-closed once nothing comes any more: what has not ended soon after that never does.
+  const quiet = setTimeout(() => socket.end(), quietMilliseconds);
+  socket.setEncoding('latin1').on('data', (chunk: string) => {
+    received += chunk;
+    quiet.refresh();
+  });
+  socket.on('error', () => (received = '')); // a reset takes away what was not read yet
+  const closed = new Promise<void>((resolve) => {
+    socket.once('close', () => {
+      resolve();
+    });
+  });
+  for (const part of parts) {
+    socket.write(part, 'latin1');
+    await setImmediate();
+  }
+  const outcome = await Promise.race([closed, delay(hangMilliseconds, 'hangs', { ref: false })]);
+  clearTimeout(quiet);
+  socket.destroy();
+  if (outcome === 'hangs') throw new Error('the connection hangs');
+  return received;
+}
+
+/** What a case of HTTP/1 breaks; empty if nothing. */
+export async function http1Problems(gateway: GatewayUnderTest, parts: readonly string[]): Promise<string[]> {
+  const problems: string[] = [];
+  const answers = readAnswers(await play(gateway, parts));
+  for (const { status, headers, body } of answers) {
+    const isOwn = headers.get('x-service') === undefined;
+    if (isOwn && body !== '' && !envelope.test(body)) problems.push(`answered ${status} ${body}`);
+    if (!headers.has('x-request-id')) problems.push(`answered ${status} without a request id`);
+  }
+  const ids = new Set(answers.map(({ headers }) => headers.get('x-request-id') ?? ''));
+  const logged = (): string[] => gateway.lines.map((line) => (line.http as { request: { id: string } }).request.id);
+  const deadline = performance.now() + hangMilliseconds;
+  while ([...ids].some((id) => !logged().includes(id)) && performance.now() < deadline) await setImmediate();
+  for (const id of ids) {
+    const count = logged().filter((one) => one === id).length;
+    if (count !== 1) problems.push(`${count} lines in the log for the answer ${id}`);
+  }
+  return problems;
+}
