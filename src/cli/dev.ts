@@ -17,7 +17,7 @@ import { ensureDemoMerchant } from './dev/demo-merchant.js';
 import { startEmbeddedRegistry } from './dev/embedded-registry.js';
 import { welcomeText } from './dev/welcome.js';
 import { openPorts } from './open-ports.js';
-import { runServer } from './run-server.js';
+import { runServer, saveMilliseconds } from './run-server.js';
 import { startConfiguredServices } from './start-configured-services.js';
 
 interface DevOptions {
@@ -47,11 +47,12 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
   const directory = await DataDirectory.open(dataDir ?? null);
   const config = await directory.orClose(() => loadConfig({ file, presets: presetsFor(directory) }));
   const log = createLogger(config.log.level);
-  await runServer(config, log, async (closeLater) => {
+  await runServer(config, log, async (closeLater, saveAnyhow) => {
     closeLater(() => directory.close());
     await directory.ensureCertificate(now);
     await directory.ensureAdminToken();
     await directory.ensureSigningKey();
+    await directory.ensureLogSecret();
     const embedded = await startEmbeddedRegistry(config, log);
     closeLater(() => embedded.close());
     const registryUrl = embedded.registry.url;
@@ -68,7 +69,9 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     const upstream = { url: services.url };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
     const wired = loadConfig({ file, presets: { ...presetsFor(directory), upstreams } });
-    const gateway = await startGateway(wired, await openPorts(wired, log, embedded.records));
+    const ports = await openPorts(wired, log, embedded.records);
+    saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
+    const gateway = await startGateway(wired, ports);
     closeLater(() => gateway.drain());
     await untilAvailable(embedded.records);
 
@@ -86,6 +89,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
         kept: directory.kept,
         certFile: wired.listen.https?.certFile ?? directory.certFile,
         accessLog: wired.accessLog.destination,
+        logSecretFile: wired.accessLog.secretFile ?? directory.logSecretFile,
         merchantId,
         walletId,
         key,
@@ -107,7 +111,7 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
     torExits: { sources: [exampleExits], allowReserved: true, snapshotFile: directory.file('tor-exits.json') },
     identity: { signingKeyFile: directory.signingKeyFile },
     services: { database: { url: `sqlite:${directory.file('services.db')}` } },
-    accessLog: { destination: directory.file('access.log') },
+    accessLog: { destination: directory.file('access.log'), secretFile: directory.logSecretFile },
     log: { level: 'warn' },
   };
 }

@@ -5,7 +5,7 @@ import { loadConfig } from '../config/load.js';
 import { startGateway } from '../http/start-gateway.js';
 import { createLogger } from '../telemetry/logger.js';
 import { openPorts } from './open-ports.js';
-import { runServer } from './run-server.js';
+import { runServer, saveMilliseconds } from './run-server.js';
 
 /** `gateway`: the data plane alone. */
 export function gatewayCommand(): Command {
@@ -21,8 +21,10 @@ async function gateway({ config: file }: { readonly config?: string }): Promise<
   if (problems.length > 0) throw new ConfigError(problems, file);
 
   const log = createLogger(config.log.level);
-  await runServer(config, log, async (closeLater) => {
-    const running = await startGateway(config, await openPorts(config, log));
+  await runServer(config, log, async (closeLater, saveAnyhow) => {
+    const ports = await openPorts(config, log);
+    saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
+    const running = await startGateway(config, ports);
     closeLater(() => running.drain());
     // The conventional signal for "look at your files again"; without a listener it would end the process.
     process.on('SIGHUP', () => void running.reloadTls());

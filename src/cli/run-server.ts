@@ -5,18 +5,26 @@ import { stopOnSignal } from './stop-on-signal.js';
 /** Time beyond the drain's delay and timeout until the process ends by force. */
 const marginMilliseconds = 5_000;
 
+/** What a process that ends by force gives to what is saved. */
+export const saveMilliseconds = 1_000;
+
 /**
  * Starts a server and has it end with the process. A signal is heard from the first moment on, so that what is open by
  * then is closed also when the start is not over.
- * @param start opens one thing after the other, and says at once how each is closed
+ * @param start opens one thing after the other, and says at once how each is closed, and what is saved also where that
+ *   cannot be waited for
  */
 export async function runServer(
   config: Pick<Config, 'limits'>,
   log: Logger,
-  start: (closeLater: (close: () => Promise<void>) => void) => Promise<void>,
+  start: (
+    closeLater: (close: () => Promise<void>) => void,
+    saveAnyhow: (save: () => Promise<void>) => void,
+  ) => Promise<void>,
 ): Promise<void> {
   const { drainDelaySeconds, drainTimeoutSeconds } = config.limits;
   const closers: (() => Promise<void>)[] = [];
+  const savers: (() => Promise<void>)[] = [];
   const stop = async (): Promise<void> => {
     for (const close of closers.splice(0).toReversed()) await close();
   };
@@ -30,15 +38,21 @@ export async function runServer(
       await stop();
       log.info('drained');
     },
+    save: async () => {
+      await Promise.allSettled(savers.map((save) => save()));
+    },
     timeoutMilliseconds: () => (drainDelaySeconds + drainTimeoutSeconds) * 1000 + marginMilliseconds,
     onFailure: (error) => {
       log.fatal({ err: error }, 'ends with a failure');
     },
   });
-  starting = start((close) => {
-    closers.push(close);
-    if (progress.isStopping) throw new Error('told to stop during the start');
-  });
+  starting = start(
+    (close) => {
+      closers.push(close);
+      if (progress.isStopping) throw new Error('told to stop during the start');
+    },
+    (save) => savers.push(save),
+  );
   try {
     await starting;
   } catch (error) {

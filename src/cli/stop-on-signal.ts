@@ -2,6 +2,8 @@
 export interface Ending {
   /** Ends everything that has been started by then. */
   readonly stop: () => Promise<void>;
+  /** Puts what must not be lost where it is safe, in bounded time, where `stop` did not come to its end. */
+  readonly save: () => Promise<void>;
   /** How long that may take. */
   readonly timeoutMilliseconds: () => number;
   /** Told of what nobody caught, and of a stop that failed or took too long, before the process ends with status 1. */
@@ -16,11 +18,14 @@ const sameSignalMilliseconds = 1_000;
  * stop that takes too long, ends it by force.
  * @returns what takes the listeners back, for a start that failed
  */
-export function stopOnSignal({ stop, timeoutMilliseconds, onFailure }: Ending): () => void {
+export function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: Ending): () => void {
   let begunAt: number | null = null;
+  const exit = (): void => {
+    process.exit(1);
+  };
   const force = (reason: string): void => {
     onFailure(new Error(`ended by force: ${reason}`));
-    process.exit(1);
+    save().then(exit, exit);
   };
   const end = (status: number): void => {
     if (begunAt !== null) {
@@ -35,7 +40,7 @@ export function stopOnSignal({ stop, timeoutMilliseconds, onFailure }: Ending): 
       () => process.exit(status),
       (error: unknown) => {
         onFailure(error);
-        process.exit(1);
+        save().then(exit, exit);
       },
     );
   };

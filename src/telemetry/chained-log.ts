@@ -33,7 +33,7 @@ export class ChainedLog implements LineSink {
   #lost = 0;
   #reopening = false;
   #reopenFailed = false;
-  #closed = false;
+  #closing: Promise<void> | null = null;
 
   /** @throws the file system's error when the file cannot be opened */
   constructor(options: ChainedLogOptions) {
@@ -59,7 +59,7 @@ export class ChainedLog implements LineSink {
   }
 
   write(line: object): void {
-    if (this.#closed || !this.#writer.hasRoom) this.#lost += 1;
+    if (this.#closing !== null || !this.#writer.hasRoom) this.#lost += 1;
     else this.#writer.append(this.#chain.seal(line));
   }
 
@@ -79,7 +79,7 @@ export class ChainedLog implements LineSink {
   /** Goes on in a new file of the same name, where the present one was renamed; else does nothing. */
   reopen(): void {
     const file = this.#file;
-    if (file === null || this.#reopening || this.#closed) return;
+    if (file === null || this.#reopening || this.#closing !== null) return;
     this.#reopening = true;
     open(file, 'a', 0o640, (error, descriptor) => {
       if (error === null) {
@@ -92,12 +92,11 @@ export class ChainedLog implements LineSink {
     });
   }
 
-  async close(timeoutMilliseconds: number): Promise<void> {
-    if (this.#closed) return;
+  close(timeoutMilliseconds: number): Promise<void> {
+    if (this.#closing !== null) return this.#closing;
     for (const timer of this.#timers) clearInterval(timer);
     this.#checkpoint('end');
-    this.#closed = true;
-    await this.#writer.close(timeoutMilliseconds);
+    return (this.#closing = this.#writer.close(timeoutMilliseconds));
   }
 
   #checkpoint(reason: 'interval' | 'file-end' | 'file-start' | 'end'): void {
@@ -109,7 +108,7 @@ export class ChainedLog implements LineSink {
   #takeIfOther(descriptor: number): void {
     isSameFile(descriptor, this.#descriptor, (same) => {
       this.#reopening = false;
-      if (same || this.#closed) {
+      if (same || this.#closing !== null) {
         close(descriptor);
         return;
       }

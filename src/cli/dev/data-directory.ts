@@ -52,6 +52,10 @@ export class DataDirectory {
     return this.file('signing-key.pem');
   }
 
+  get logSecretFile(): string {
+    return this.file('access-log-secret');
+  }
+
   /** Makes the certificate, or a new one where the old one has ended or soon will. */
   async ensureCertificate(now: Date): Promise<void> {
     if (await this.#hasCertificate(now)) return;
@@ -62,8 +66,12 @@ export class DataDirectory {
 
   /** Makes the token of administrators, where there is none yet. */
   async ensureAdminToken(): Promise<void> {
-    const token = `${randomBytes(32).toString('hex')}\n`;
-    await this.#write(this.adminTokenFile, token, { mode: 0o600, flag: 'wx' });
+    await this.#writeSecret(this.adminTokenFile);
+  }
+
+  /** Makes the secret of the access log, where there is none yet. */
+  async ensureLogSecret(): Promise<void> {
+    await this.#writeSecret(this.logSecretFile);
   }
 
   /** Makes the key that signs who calls for upstreams, where there is none yet. */
@@ -86,6 +94,10 @@ export class DataDirectory {
   /** Removes a temporary directory; one of the user's stays. */
   async close(): Promise<void> {
     if (!this.kept) await rm(this.path, { recursive: true, force: true });
+  }
+
+  async #writeSecret(file: string): Promise<void> {
+    await this.#write(file, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flag: 'wx' });
   }
 
   /** With the flag `wx` a file that is there already stays as it is. */

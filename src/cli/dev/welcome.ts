@@ -11,6 +11,7 @@ export interface Welcome {
   readonly kept: boolean;
   readonly certFile: string;
   readonly accessLog: string;
+  readonly logSecretFile: string;
   readonly merchantId: string;
   readonly walletId: string;
   /** Null where the key was shown in an earlier run. */
@@ -37,7 +38,7 @@ merchant-gateway takes requests. Ctrl-C ends it${welcome.kept ? '' : ' and forge
   management     ${welcome.managementUrl === null ? 'off' : `${welcome.managementUrl}/readyz  /livez  /metrics`}
   services       ${welcome.servicesUrl}  (behind the gateway)
   admin API      ${welcome.registryUrl}  (token in ${welcome.adminTokenFile})
-  access log     ${welcome.accessLog}
+  access log     ${welcome.accessLog}  (its secret in ${welcome.logSecretFile})
   data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; keep it with --data-dir DIR)'}
 
   merchant       ${welcome.merchantId}

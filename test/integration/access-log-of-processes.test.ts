@@ -1,0 +1,134 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+import { readLogLines } from '../../src/audit/log-lines.js';
+import { Verifier } from '../../src/audit/verifier.js';
+import type { Verdict } from '../../src/audit/verifier.js';
+import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+import { ask, connect, liveKey, recordsOf, requestBytes, startUpstream } from '../http/harness.js';
+import { testSecret, until } from '../telemetry/open-log.js';
+
+const main = path.resolve('dist/cli/main.js');
+/** Has the process meet an error that nobody caught, when it is told to. */
+const failing = 'data:text/javascript,process.on("SIGWINCH",()=>{throw new Error("unforeseen")})';
+
+const pair = await createSelfSigned(new Date());
+const directory = t.testdir({
+  'cert.txt': pair.cert,
+  'key.txt': pair.key,
+  secret: 'a secret of the tests alone\n',
+  'records.json': JSON.stringify(recordsOf(liveKey)),
+});
+const file = (name: string): string => path.join(directory, name);
+const log = file('access.log');
+
+const upstream = await startUpstream(t);
+const answer = upstream.respond;
+upstream.respond = (request, response, body) => {
+  if (request.url?.endsWith('/silent') !== true) answer(request, response, body);
+};
+writeFileSync(
+  file('config.yaml'),
+  JSON.stringify({
+    listen: {
+      https: { host: '127.0.0.1', port: 0, certFile: file('cert.txt'), keyFile: file('key.txt') },
+      http: null,
+      management: null,
+    },
+    torExits: { enabled: false },
+    keyStore: { kind: 'memory', memory: { recordsFile: file('records.json') } },
+    upstreams: { all: { url: upstream.url } },
+    routes: [{ path: '/transactions', upstream: 'all', resource: 'transactions' }],
+    accessLog: { destination: log, secretFile: file('secret') },
+    limits: { drainTimeoutSeconds: 600 },
+  }),
+);
+
+/** A gateway in a process of its own. */
+async function startGatewayProcess() {
+  const child = spawn(process.execPath, ['--import', failing, main, 'gateway', '--config', file('config.yaml')], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  const exited = once(child, 'exit') as Promise<[number | null, string | null]>;
+  let told = '';
+  child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
+  await until(() => told.includes('takes requests') || child.exitCode !== null);
+  const port = Number(/"https":\{[^}]*"port":(\d+)/.exec(told)?.[1]);
+  const gateway = { https: port, ca: pair.cert };
+  return { child, exited, gateway, told: () => told };
+}
+
+const askAll = async (gateway: { https: number; ca: string }, names: readonly string[]): Promise<void> => {
+  for (const name of names) {
+    await ask(gateway, { path: `/v1/transactions/${name}`, headers: [['x-api-key', liveKey]] });
+  }
+};
+
+async function verify(files: readonly string[]): Promise<Verdict> {
+  const verifier = new Verifier({ secrets: [testSecret], running: false, partial: false });
+  for await (const lines of readLogLines(files)) for (const line of lines) verifier.take(line);
+  return verifier.end();
+}
+
+const goesOnIn = async (renamed: string, signal: () => void): Promise<void> => {
+  renameSync(log, renamed);
+  signal();
+  await until(() => existsSync(log) && readFileSync(log, 'utf8').includes('"file-start"'));
+};
+
+t.test(
+  'one log through rotation, a failure, an end by force and a kill: no line is lost, and the chain holds',
+  async (t) => {
+    const first = await startGatewayProcess();
+    await askAll(first.gateway, ['a', 'b']);
+    await goesOnIn(`${log}.1`, () => first.child.kill('SIGUSR2'));
+    await askAll(first.gateway, ['c']);
+    await goesOnIn(`${log}.2`, () => undefined);
+    await askAll(first.gateway, ['d', 'e']);
+    first.child.kill('SIGWINCH');
+    t.same(await first.exited, [1, null], 'an error that nobody caught ends the process');
+    t.match(first.told(), /unforeseen[^]*ends with a failure/);
+
+    const second = await startGatewayProcess();
+    await askAll(second.gateway, ['f']);
+    const waiting = connect(second.gateway.https, pair.cert).on('error', () => undefined);
+    waiting.write(requestBytes({ path: '/v1/transactions/silent', headers: [['x-api-key', liveKey]] }));
+    await until(() => upstream.seen.some(({ url }) => url.endsWith('/silent')));
+    await askAll(second.gateway, ['g']);
+    const again = setInterval(() => second.child.kill('SIGTERM'), 100);
+    t.same(await second.exited, [1, null], 'whoever does not wait for the drain ends it by force');
+    clearInterval(again);
+    t.match(second.told(), 'ended by force: another signal');
+
+    const third = await startGatewayProcess();
+    await askAll(third.gateway, ['h']);
+    await until(() => readFileSync(log, 'utf8').includes('/transactions/h'));
+    third.child.kill('SIGKILL');
+    await third.exited;
+    const fourth = await startGatewayProcess();
+    await askAll(fourth.gateway, ['i']);
+    fourth.child.kill('SIGTERM');
+    t.same(await fourth.exited, [0, null]);
+
+    const files = [`${log}.1`, `${log}.2`, log];
+    const { intact, findings, chains } = await verify(files);
+    t.same([intact, findings, chains.length], [true, [], 4]);
+    t.same(
+      chains.map(({ closed }) => closed),
+      [true, true, true, true],
+      'each says how it ended, or its successor does',
+    );
+    const lines = files.map((one) => readFileSync(one, 'utf8').trimEnd().split('\n'));
+    const ends = lines.flat().filter((line) => line.includes('"reason":"end"'));
+    t.equal(ends.length, 3, 'all but the one that was killed wrote what they had, and their end');
+    const asked = lines.map((some) =>
+      some.flatMap((line) => /"path":"\/v1\/transactions\/(\w+)"/.exec(line)?.[1] ?? []),
+    );
+    t.same(asked, [['a', 'b'], ['c'], ['d', 'e', 'f', 'g', 'h', 'i']], 'a line for each request that was answered');
+    renameSync(`${log}.2`, `${log}.gone`);
+    t.notOk((await verify([files[0] ?? '', log])).intact, 'and a file that is taken away is missed');
+  },
+);
