@@ -93,6 +93,28 @@ t.test('imports go in one direction: from the edges to the policy, and never bac
   t.end();
 });
 
+/** What the executable loads before it knows its command: modules as they are built, and packages. */
+function loadedAtStart(name: string, found = new Set<string>()): Set<string> {
+  if (found.has(name)) return found;
+  found.add(name);
+  const text = readFileSync(path.join(root, name), 'utf8');
+  for (const [, specifier = ''] of text.matchAll(/^(?:import|export)\b(?:[^;'"]*?\bfrom )?\s*'([^']+)'/gm)) {
+    if (specifier.startsWith('.')) loadedAtStart(path.join(path.dirname(name), specifier), found);
+    else found.add(packageOf(specifier) ?? specifier);
+  }
+  return found;
+}
+
+t.test('a gateway never loads SQL: parts that need it load it when they are asked for', (t) => {
+  const loaded = [...loadedAtStart('dist/cli/main.js')];
+  t.ok(loaded.includes('dist/http/start-gateway.js'), 'what a gateway is made of is seen');
+  t.same(
+    loaded.filter((name) => name.startsWith('dist/database/') || ['kysely', 'libsql', 'pg'].includes(name)),
+    [],
+  );
+  t.end();
+});
+
 t.test('every relative import names a file that is there', (t) => {
   const names = new Set([...sources, ...tests].map(({ name }) => name));
   const broken = [...sources, ...tests].flatMap((source) =>

@@ -2,9 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { Argument, Command } from 'commander';
 import { loadConfig } from '../config/load.js';
 import type { Config } from '../config/schema.js';
-import { newId } from '../registry/registry-context.js';
-import { openRegistryDatabase } from '../registry/registry-database.js';
-import { openServicesDatabase } from '../services/services-database.js';
 import type { CommandIo } from './command-io.js';
 import { systemClock } from './system-clock.js';
 
@@ -27,10 +24,19 @@ export function databaseCommand(io: CommandIo): Command {
 
 async function migrate(part: Part, config: Config, { out }: CommandIo): Promise<void> {
   const { url } = config[part].database;
-  const database =
-    part === 'registry'
-      ? await openRegistryDatabase({ url, generation: newId('r', systemClock.now(), randomBytes) })
-      : await openServicesDatabase({ url });
-  await database.destroy();
+  const open = part === 'registry' ? openRegistry : openServices;
+  await (await open(url)).destroy();
   out(`The database of the ${part} is up to date.\n`);
+}
+
+// No other command but those that serve needs SQL, so it is loaded when it is asked for.
+async function openRegistry(url: string) {
+  const { newId } = await import('../registry/registry-context.js');
+  const { openRegistryDatabase } = await import('../registry/registry-database.js');
+  return openRegistryDatabase({ url, generation: newId('r', systemClock.now(), randomBytes) });
+}
+
+async function openServices(url: string) {
+  const { openServicesDatabase } = await import('../services/services-database.js');
+  return openServicesDatabase({ url });
 }

@@ -8,17 +8,14 @@ import type { Config, DeepPartial } from '../config/schema.js';
 import type { Records } from '../gateway/ports.js';
 import { startGateway } from '../http/start-gateway.js';
 import { readToken } from '../registry/administrator.js';
-import { seedDemo } from '../services/demo.js';
 import { createLogger } from '../telemetry/logger.js';
 import { AdminClient } from './admin/admin-client.js';
 import type { CommandIo } from './command-io.js';
 import { DataDirectory } from './dev/data-directory.js';
 import { ensureDemoMerchant } from './dev/demo-merchant.js';
-import { startEmbeddedRegistry } from './dev/embedded-registry.js';
 import { welcomeText } from './dev/welcome.js';
 import { openPorts } from './open-ports.js';
 import { runServer, saveMilliseconds } from './run-server.js';
-import { startConfiguredServices } from './start-configured-services.js';
 
 interface DevOptions {
   readonly config?: string;
@@ -47,6 +44,10 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
   const directory = await DataDirectory.open(dataDir ?? null);
   const config = await directory.orClose(() => loadConfig({ file, presets: presetsFor(directory) }));
   const log = createLogger(config.log.level);
+  // Here and not above: the commands that are no server of these need no SQL.
+  const { startEmbeddedRegistry } = await import('./dev/embedded-registry.js');
+  const { startConfiguredServices } = await import('./start-configured-services.js');
+  const { seedDemo } = await import('../services/demo.js');
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     closeLater(() => directory.close());
     await directory.ensureCertificate(now);

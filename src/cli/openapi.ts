@@ -1,7 +1,6 @@
 import { Command } from 'commander';
 import { stringify } from 'yaml';
 import { loadConfig } from '../config/load.js';
-import { describeServices } from '../services/describe-services.js';
 import type { CommandIo } from './command-io.js';
 import { merchantApi } from './openapi/merchant-api.js';
 
@@ -16,6 +15,7 @@ export function openapiCommand({ out }: Pick<CommandIo, 'out'>): Command {
     .option('--json', 'print JSON in place of YAML')
     .action(async ({ config: file, json }: { readonly config?: string; readonly json?: true }) => {
       const { basePath } = loadConfig({ file });
+      const { describeServices } = await import('../services/describe-services.js'); // with all that they run on
       const api = merchantApi(await describeServices(), basePath);
       const yaml = (): string => heading + stringify(api, { aliasDuplicateObjects: false, lineWidth: 0 });
       out(json === true ? `${JSON.stringify(api)}\n` : yaml());

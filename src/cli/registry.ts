@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
 import { openRecordsStore } from '../adapters/redis/open-records-store.js';
 import { loadConfig } from '../config/load.js';
-import { startRegistry } from '../registry/start-registry.js';
 import { createLogger } from '../telemetry/logger.js';
 import { readPepper } from './open-ports.js';
 import { redisAddressOf } from './redis-address.js';
@@ -28,6 +27,8 @@ async function registry({ config: file }: { readonly config?: string }): Promise
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
+  // Here and not above: no other command needs SQL.
+  const { startRegistry } = await import('../registry/start-registry.js');
   await runServer(config, log, async (closeLater) => {
     const store = openRecordsStore(address, redis.prefix, redisOutageLog(log));
     closeLater(() => store.close());

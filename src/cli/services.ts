@@ -2,7 +2,6 @@ import { Command } from 'commander';
 import { loadConfig } from '../config/load.js';
 import { createLogger } from '../telemetry/logger.js';
 import { runServer } from './run-server.js';
-import { startConfiguredServices } from './start-configured-services.js';
 
 /** `services`: the backing services alone. */
 export function servicesCommand(): Command {
@@ -15,6 +14,8 @@ export function servicesCommand(): Command {
 async function services({ config: file }: { readonly config?: string }): Promise<void> {
   const config = loadConfig({ file });
   const log = createLogger(config.log.level);
+  // Here and not above: no other command needs SQL.
+  const { startConfiguredServices } = await import('./start-configured-services.js');
   await runServer(config, log, async (closeLater) => {
     const running = await startConfiguredServices(config, log);
     closeLater(() => running.close());

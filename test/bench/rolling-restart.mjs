@@ -74,9 +74,13 @@ async function restartUnder(name, client) {
   return failed + lost + doubled;
 }
 
-let wrong = await restartUnder('HTTP/1.1 keep-alive', http1Client(deployment, connections));
-wrong += await restartUnder('HTTP/2, one at a time', http2Client(deployment, connections, 1));
-wrong += await restartUnder(`HTTP/2, ${streamsEach} at once`, http2Client(deployment, connections, streamsEach));
-service.close();
-await endProcesses();
+let wrong = 1;
+try {
+  wrong = await restartUnder('HTTP/1.1 keep-alive', http1Client(deployment, connections));
+  wrong += await restartUnder('HTTP/2, one at a time', http2Client(deployment, connections, 1));
+  wrong += await restartUnder(`HTTP/2, ${streamsEach} at once`, http2Client(deployment, connections, streamsEach));
+} finally {
+  service.close();
+  await endProcesses();
+}
 process.exit(wrong === 0 ? 0 : 1);
