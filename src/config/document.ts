@@ -72,13 +72,7 @@ function describe(option: Option): string {
     ...(inner.type === 'integer' ? [`From ${inner.minimum ?? 0} to ${inner.maximum ?? 0}.`] : []),
     ...(inner.enum === undefined ? [] : [`One of: ${inner.enum.join(', ')}.`]),
     ...(example === undefined ? [] : [`Example: [${flow(example)}]`]),
-    ...(option.unavailable === true ? [availability(option)] : []),
   ].join(' ');
-}
-
-function availability({ properties, default: only }: Option): string {
-  const nothing = properties !== undefined || only === null || only === false;
-  return nothing ? 'Not available in this version.' : 'No other value is available in this version.';
 }
 
 function flow(value: unknown): string {

@@ -1,11 +1,10 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { TSchema } from 'typebox';
 import { Check } from 'typebox/value';
 import { closestName } from './closest-name.js';
 import { pathText } from './config-error.js';
 import type { OptionPath, Problem } from './config-error.js';
 import { expectationOf, nonNull } from './schema/option.js';
-import type { Option, Unavailable } from './schema/option.js';
+import type { Option } from './schema/option.js';
 
 /** A configuration with the defaults filled in, and what is wrong with the values that were given. */
 export interface Validation {
@@ -20,7 +19,7 @@ export function validate(schema: Option, given: unknown): Validation {
   const report = (path: OptionPath, message: string): void => {
     problems.push({ path: pathText(path), message });
   };
-  return { value: new Walk(report).complete(schema, given, [], undefined), problems };
+  return { value: new Walk(report).complete(schema, given, []), problems };
 }
 
 /** The value as an object with names, or null if it is none. */
@@ -33,19 +32,14 @@ export function asMapping(value: unknown): Readonly<Record<string, unknown>> | n
 class Walk {
   constructor(readonly report: (path: OptionPath, message: string) => void) {}
 
-  complete(option: Option, given: unknown, path: OptionPath, inherited: Unavailable | undefined): unknown {
-    const unavailable = option.unavailable ?? inherited;
+  complete(option: Option, given: unknown, path: OptionPath): unknown {
     const inner = nonNull(option);
     const value = given === undefined ? option.default : given;
-    if (value === null && inner !== option) {
-      if (given === null) this.#checkAvailable(option, null, path, unavailable);
-      return null;
-    }
-    if (inner.properties !== undefined)
-      return this.#completeSection(option, inner.properties, value, path, unavailable);
-    if (inner.patternProperties !== undefined) return this.#completeRecord(inner, value, path, unavailable);
-    if (inner.items !== undefined) return this.#completeList(inner, inner.items, value, path, unavailable);
-    return this.#completeScalar(option, given, path, unavailable);
+    if (value === null && inner !== option) return null;
+    if (inner.properties !== undefined) return this.#completeSection(option, inner.properties, value, path);
+    if (inner.patternProperties !== undefined) return this.#completeRecord(inner, value, path);
+    if (inner.items !== undefined) return this.#completeList(inner, inner.items, value, path);
+    return this.#completeScalar(option, given, path);
   }
 
   #completeSection(
@@ -53,7 +47,6 @@ class Walk {
     properties: Readonly<Record<string, Option>>,
     value: unknown,
     path: OptionPath,
-    unavailable: Unavailable | undefined,
   ): unknown {
     // A section whose options are all commented out is null in YAML: as an empty file, it means the defaults.
     const given = asMapping(value ?? {});
@@ -65,14 +58,11 @@ class Walk {
     // Options of a value that is no section at all were not forgotten one by one.
     const walk = given === null ? new Walk(() => undefined) : this;
     return Object.fromEntries(
-      Object.entries(properties).map(([name, child]) => [
-        name,
-        walk.complete(child, given?.[name], [...path, name], unavailable),
-      ]),
+      Object.entries(properties).map(([name, child]) => [name, walk.complete(child, given?.[name], [...path, name])]),
     );
   }
 
-  #completeRecord(option: Option, value: unknown, path: OptionPath, unavailable: Unavailable | undefined): unknown {
+  #completeRecord(option: Option, value: unknown, path: OptionPath): unknown {
     const given = asMapping(value);
     if (given === null) this.#reportUnexpected(option, path);
     const [[pattern, child] = ['', {}]] = Object.entries(option.patternProperties ?? {});
@@ -81,30 +71,20 @@ class Walk {
       if (!known) this.report([...path, name], `is not a name: expected ${expectationOf(option)}`);
       return known;
     });
-    return Object.fromEntries(
-      entries.map(([name, entry]) => [name, this.complete(child, entry, [...path, name], unavailable)]),
-    );
+    return Object.fromEntries(entries.map(([name, entry]) => [name, this.complete(child, entry, [...path, name])]));
   }
 
-  #completeList(
-    option: Option,
-    items: Option,
-    value: unknown,
-    path: OptionPath,
-    unavailable: Unavailable | undefined,
-  ): unknown {
+  #completeList(option: Option, items: Option, value: unknown, path: OptionPath): unknown {
     if (!Array.isArray(value)) {
       this.#reportUnexpected(option, path);
       return [];
     }
     const most = option.maxItems ?? Infinity;
     if (value.length > most) this.report(path, `has ${value.length} entries: expected at most ${most}`);
-    return value
-      .slice(0, most)
-      .map((item: unknown, index) => this.complete(items, item ?? null, [...path, index], unavailable));
+    return value.slice(0, most).map((item: unknown, index) => this.complete(items, item ?? null, [...path, index]));
   }
 
-  #completeScalar(option: Option, given: unknown, path: OptionPath, unavailable: Unavailable | undefined): unknown {
+  #completeScalar(option: Option, given: unknown, path: OptionPath): unknown {
     const standIn = option.default ?? nonNull(option).examples?.[0] ?? null;
     if (given === undefined) {
       if (option.default === undefined) this.report(path, `is required: expected ${expectationOf(option)}`);
@@ -114,15 +94,7 @@ class Walk {
       this.#reportUnexpected(option, path);
       return standIn;
     }
-    return this.#checkAvailable(option, given, path, unavailable) ? given : standIn;
-  }
-
-  #checkAvailable(option: Option, given: unknown, path: OptionPath, unavailable: Unavailable | undefined): boolean {
-    if (unavailable === undefined || isDeepStrictEqual(given, option.default)) return true;
-    const everyOther = unavailable === true;
-    if (!everyOther && !new RegExp(unavailable.pattern, 'i').test(String(given))) return true;
-    this.report(path, `${everyOther ? nameOf(option, given) : unavailable.is} is not available in this version`);
-    return false;
+    return given;
   }
 
   #reportUnexpected(option: Option, path: OptionPath): void {
@@ -135,9 +107,4 @@ class Walk {
     const hint = close === undefined ? `expected one of ${choice}` : `did you mean ${close}?`;
     this.report([...path, name], `is not an option; ${hint}`);
   }
-}
-
-/** A value in a message. A free text is never shown: it could be a secret that was put into the wrong option. */
-function nameOf(option: Option, value: unknown): string {
-  return typeof value !== 'string' || option.enum !== undefined ? String(value) : 'a value for this option';
 }

@@ -1,10 +1,7 @@
 import Type from 'typebox';
 import type { TObject, TProperties, TSchema, TSchemaOptions, TUnion, TNull, TString } from 'typebox';
 
-/** Which values of an option this version does not have yet: every other than the default, or those of a form. */
-export type Unavailable = true | { readonly pattern: string; readonly is: string };
-
-/** An option's schema as the loader and the documentation walk over it: JSON Schema and three keywords of our own. */
+/** An option's schema as the loader and the documentation walk over it: JSON Schema and a keyword of our own. */
 export interface Option {
   readonly type?: string;
   readonly description?: string;
@@ -20,15 +17,12 @@ export interface Option {
   readonly maxItems?: number;
   /** What a value looks like, in plain words that go after "expected". */
   readonly expects?: string;
-  /** Not in this version, though its place is settled: an explicit value is a problem. Covers all that is below it. */
-  readonly unavailable?: Unavailable;
 }
 
-/** Our own keywords beside those of JSON Schema, for use in a schema's options. */
+/** Our own keyword beside those of JSON Schema, for use in a schema's options. */
 export interface OptionKeywords extends TSchemaOptions {
   description: string;
   expects?: string;
-  unavailable?: Unavailable;
 }
 
 /** A group of options; a name that it does not have is an error. */
