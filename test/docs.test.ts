@@ -183,11 +183,11 @@ t.test('the monitoring document, the dashboard and the alert rules name metrics 
   const own = metrics.filter((name) => name.startsWith('gateway_'));
   const rows = tableOf(readFileSync('docs/monitoring.md', 'utf8'), 'metric', 'labels', 'what it is');
   t.same(rows.map(([name = '']) => name.replaceAll('`', '')).toSorted(), own.toSorted(), 'each has its row');
-  for (const file of ['docs/monitoring/grafana-dashboard.json', 'docs/monitoring/prometheus-rules.yaml']) {
+  for (const file of ['helm/files/dashboard.json', 'helm/files/alerts.yaml']) {
     const used = readFileSync(file, 'utf8').match(/\b(?:gateway|nodejs)_\w+/g) ?? [];
     const unknown = used.filter((name) => !metrics.includes(name.replace(/_(?:bucket|count|sum)$/, '')));
     t.ok(used.length > 10, file);
     t.same(unknown, [], file);
   }
-  t.ok(JSON.parse(readFileSync('docs/monitoring/grafana-dashboard.json', 'utf8')));
+  t.ok(JSON.parse(readFileSync('helm/files/dashboard.json', 'utf8')));
 });

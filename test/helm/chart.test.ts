@@ -399,6 +399,19 @@ t.test('the gateways alone reach the services, and they and the registry alone r
   t.end();
 });
 
+t.test('each selector of the alerts is narrowed to the release', (t) => {
+  const rule = all.get('both-environments')?.find(({ kind }) => kind === 'PrometheusRule');
+  const { groups } = (rule as unknown as { spec: { groups: { rules: { expr: string }[] }[] } }).spec;
+  const expressions = groups.flatMap(({ rules }) => rules.map(({ expr }) => expr));
+  t.ok(expressions.length > 10);
+  const own = '{namespace="payments", service=~"release-merchant-gateway-.+", ';
+  for (const expression of expressions) {
+    const metrics = [...expression.matchAll(/\b(?:gateway|nodejs)_\w+(?=(.{0,80}))/g)].map(([, rest = '']) => rest);
+    t.ok(metrics.length > 0 && metrics.every((rest) => rest.startsWith(own)), expression);
+  }
+  t.end();
+});
+
 t.test('the services can fetch the public keys by which they know the gateway', (t) => {
   const [, text = ''] = configsOf('backing-services').find(([name]) => name.endsWith('-services')) ?? [];
   const url = /publicKeysUrl: (\S+)/.exec(text)?.[1] ?? '';
