@@ -33,6 +33,7 @@ const forms = [
   [/^environments\.\w+\.gateway$/, { $ref: '#/definitions/gateway' }],
   [/^secrets\.\w+$/, secret],
   [/^torExits\.key$/, secret.properties.key],
+  [/\.schedule$/, { type: 'string', pattern: '^(@[a-z]+|([-0-9*/,A-Za-z]+ ){4}[-0-9*/,A-Za-z]+)$' }],
   [/(existingSecret|existingConfigMap|tlsSecret|existingClaim)$/, nameOrEmpty],
   [/^(nameOverride|fullnameOverride)$/, nameOrEmpty],
   [/^image\.pullSecrets$/, { type: 'array', items: closed({ name: { type: 'string' } }, ['name']) }],

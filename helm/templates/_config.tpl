@@ -29,7 +29,7 @@
     {{- $upstream := dict "url" $url -}}
     {{- $_ := set $owned "upstreams" (dict "transactions" $upstream "payouts" $upstream "customers" $upstream) -}}
   {{- end -}}
-{{- else -}}
+{{- else if ne .part "tor-exits" -}}
   {{- $url := printf "sqlite:/var/lib/merchant-gateway/data/%s.db" .part -}}
   {{- if include "merchant-gateway.hasPostgres" . -}}
     {{- $url = "${MERCHANT_GATEWAY_DATABASE_URL}" -}}
@@ -57,6 +57,8 @@
 {{- $config = dict -}}
 {{- else if eq .part "gateway" -}}
 {{- $config = omit (mergeOverwrite $config (deepCopy .settings.config)) "registry" "services" -}}
+{{- else if eq .part "tor-exits" -}}
+{{- $config = pick $config "keyStore" "torExits" "trustedProxies" "log" -}}
 {{- else -}}
 {{- $config = pick $config (ternary "keyStore" "identity" (eq .part "registry")) "limits" "log" .part -}}
 {{- end -}}

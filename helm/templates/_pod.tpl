@@ -1,7 +1,7 @@
 {{/*
 The template of a pod of any part: the one place that says what a pod may do.
 Takes root, part, component, settings (the part's values), args, graceSeconds, configMap and, if need be, environment,
-preStopSeconds, ports, probes, volumes, mounts, isMigration.
+preStopSeconds, ports, probes, volumes, mounts, isJob, isMigration.
 */}}
 {{- define "merchant-gateway.pod" -}}
 metadata:
@@ -24,7 +24,7 @@ spec:
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- if .isMigration }}
+  {{- if or .isJob .isMigration }}
   restartPolicy: Never
   {{- end }}
   terminationGracePeriodSeconds: {{ .graceSeconds }}
@@ -78,7 +78,7 @@ spec:
       env:
         - name: NODE_ENV
           value: production
-        {{- if and (ne .part "gateway") (include "merchant-gateway.hasPostgres" .) }}
+        {{- if and (has .part (list "registry" "services")) (include "merchant-gateway.hasPostgres" .) }}
         {{- $database := index .root.Values.secrets (printf "%sDatabase" .part) }}
         - name: MERCHANT_GATEWAY_DATABASE_URL
           valueFrom:

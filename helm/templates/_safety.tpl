@@ -12,6 +12,9 @@
 {{- if not (or $hasTls $settings.plainListener) -}}
 {{- $problems = append $problems "no TLS and no plain listener: nobody could connect. Set gateway.tls or gateway.plainListener" -}}
 {{- end -}}
+{{- if and (not $hasTls) (or .root.Values.secrets.tlsTicketKeys.existingSecret .root.Values.secrets.tlsClientCa.existingSecret) -}}
+{{- $problems = append $problems "secrets.tlsTicketKeys and secrets.tlsClientCa are of the gateway's own TLS: set gateway.tls, or leave them out" -}}
+{{- end -}}
 {{- if and $settings.tls.existingSecret $settings.tls.certManager.enabled -}}
 {{- $problems = append $problems "gateway.tls.existingSecret and gateway.tls.certManager are both set: choose one certificate" -}}
 {{- end -}}

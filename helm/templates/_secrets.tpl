@@ -1,11 +1,13 @@
 {{/* The secrets that are files: their place in the configuration, and the parts that have them. */}}
 {{- define "merchant-gateway.secretFiles" -}}
 keyPepper: { option: [keys, pepperFile], parts: [gateway, registry] }
-redisPassword: { option: [keyStore, redis, passwordFile], parts: [gateway, registry] }
-redisCa: { option: [keyStore, redis, caFile], parts: [gateway, registry] }
+redisPassword: { option: [keyStore, redis, passwordFile], parts: [gateway, registry, tor-exits] }
+redisCa: { option: [keyStore, redis, caFile], parts: [gateway, registry, tor-exits] }
 adminToken: { option: [registry, tokenFile], parts: [registry] }
 identitySigningKey: { option: [identity, signingKeyFile], parts: [gateway] }
 accessLog: { option: [accessLog, secretFile], parts: [gateway] }
+tlsTicketKeys: { option: [listen, https, ticketKeysFile], parts: [gateway] }
+tlsClientCa: { option: [listen, https, clientCaFile], parts: [gateway] }
 traces: { option: [traces, tokenFile], parts: [gateway] }
 {{- end -}}
 

@@ -18,12 +18,8 @@
 {{- $volumes = append $volumes (dict "name" "data" "persistentVolumeClaim" (dict "claimName" $claim)) }}
 {{- $mounts = append $mounts (dict "name" "data" "mountPath" "/var/lib/merchant-gateway/data") }}
 {{- end }}
-{{- $open := dict "tcpSocket" (dict "port" "api") }}
-{{- $ready := $open }}
-{{- if eq .part "registry" }}
-{{- $open = dict "httpGet" (dict "path" "/livez" "port" "api") }}
-{{- $ready = dict "httpGet" (dict "path" "/readyz" "port" "api") }}
-{{- end }}
+{{- $open := dict "httpGet" (dict "path" "/livez" "port" "api") }}
+{{- $ready := dict "httpGet" (dict "path" "/readyz" "port" "api") }}
 {{- $probes := dict
   "startupProbe" (merge (dict "periodSeconds" 2 "failureThreshold" 60) $open)
   "livenessProbe" (merge (dict "periodSeconds" 10 "timeoutSeconds" 3 "failureThreshold" 6) $open)

@@ -6,6 +6,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { run } from '../../src/cli/run.js';
 import { kinds } from './kinds.js';
+import { refusals } from './refusals.js';
 import { manifestsIn, profiles, render, runHelm } from './render.js';
 import type { Manifest } from './render.js';
 import { unknownFields } from './unknown-fields.js';
@@ -68,6 +69,10 @@ interface Workload extends Manifest {
 function podsOf(manifests: readonly Manifest[]): { readonly owner: Manifest; readonly spec: PodSpec }[] {
   return manifests.flatMap((owner) => {
     if (owner.kind === 'Pod') return [{ owner, spec: (owner as unknown as { spec: PodSpec }).spec }];
+    if (owner.kind === 'CronJob') {
+      const { jobTemplate } = (owner as unknown as { spec: { jobTemplate: Workload } }).spec;
+      return [{ owner, spec: jobTemplate.spec.template.spec }];
+    }
     return owner.kind === 'Deployment' || owner.kind === 'Job'
       ? [{ owner, spec: (owner as Workload).spec.template.spec }]
       : [];
@@ -224,127 +229,6 @@ t.test('every file that a configuration names is mounted', (t) => {
   t.end();
 });
 
-/** Values above the profile live-tls, and what is said against them. */
-const refusals: readonly (readonly [string, RegExp, object])[] = [
-  ['no TLS and no proxy', /no TLS and no trusted proxy/, { gateway: { tls: { existingSecret: '' } } }],
-  [
-    'no listener at all',
-    /no TLS and no plain listener/,
-    { gateway: { tls: { existingSecret: '' }, plainListener: false }, config: { trustedProxies: ['10.0.0.0/8'] } },
-  ],
-  [
-    'everybody trusted',
-    /trustedProxies has 0\.0\.0\.0\/0: any client/,
-    { config: { trustedProxies: ['10.0.0.0/8', '0.0.0.0/0'] } },
-  ],
-  ['everybody trusted, IPv6', /trustedProxies has ::\/0/, { config: { trustedProxies: ['::/0'] } }],
-  ['production without a pepper', /production without a pepper/, { secrets: { keyPepper: { existingSecret: '' } } }],
-  [
-    'autoscaling of fixed replicas',
-    /each would undo the other/,
-    { gateway: { replicas: 3, autoscaling: { enabled: true } } },
-  ],
-  [
-    'autoscaling upside down',
-    /minReplicas is above maxReplicas/,
-    { gateway: { autoscaling: { enabled: true, minReplicas: 20 } } },
-  ],
-  [
-    'a budget of all pods',
-    /wants 3 of 3 pods at all times: no node/,
-    { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: 3 } } },
-  ],
-  [
-    'a budget of nearly all pods',
-    /wants 3 of 3 pods at all times/,
-    { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: '80%' } } },
-  ],
-  ['a budget of none away', /lets no pod be away/, { gateway: { podDisruptionBudget: { maxUnavailable: 0 } } }],
-  [
-    'a budget of both',
-    /needs one of maxUnavailable and minAvailable/,
-    { gateway: { podDisruptionBudget: { minAvailable: 1 } } },
-  ],
-  [
-    'an external policy without effect',
-    /has no effect on a ClusterIP/,
-    { gateway: { service: { type: 'ClusterIP', externalTrafficPolicy: 'Local' } } },
-  ],
-  [
-    "client addresses that are nodes'",
-    /allowlists and Tor exits mean nothing/,
-    { gateway: { service: { externalTrafficPolicy: 'Cluster' } } },
-  ],
-  [
-    'an Ingress that nobody trusts',
-    /an Ingress or HTTPRoute terminates TLS/,
-    { gateway: { ingress: { enabled: true, hosts: ['a.example'] } } },
-  ],
-  [
-    'an Ingress without hosts',
-    /gateway\.ingress needs hosts/,
-    { gateway: { ingress: { enabled: true } }, config: { trustedProxies: ['10.0.0.1'] } },
-  ],
-  [
-    'a route without hosts',
-    /gateway\.route needs parentRefs/,
-    { gateway: { route: { enabled: true, kind: 'TLSRoute' } } },
-  ],
-  [
-    'TLS through to no TLS',
-    /passes TLS through: set gateway\.tls/,
-    {
-      gateway: {
-        tls: { existingSecret: '' },
-        route: { enabled: true, kind: 'TLSRoute', parentRefs: [{ name: 'a' }], hostnames: ['a.example'] },
-      },
-      config: { trustedProxies: ['10.0.0.1'] },
-    },
-  ],
-  [
-    'two certificates',
-    /choose one certificate/,
-    { gateway: { tls: { certManager: { enabled: true, dnsNames: ['a.example'], issuerRef: { name: 'a' } } } } },
-  ],
-  [
-    'a certificate for no name',
-    /needs issuerRef\.name/,
-    { gateway: { tls: { existingSecret: '', certManager: { enabled: true } } } },
-  ],
-  ['no Tor exits', /no list of Tor exits/, { torExits: { existingConfigMap: '' } }],
-  [
-    'a store in each pod',
-    /each pod would have merchants and keys of its own/,
-    { config: { keyStore: { kind: 'memory' } } },
-  ],
-  ['PROXY headers of nobody', /proxyProtocol without/, { config: { proxyProtocol: true } }],
-  ['two writers of SQLite', /registry\.replicas is above 1 with SQLite/, { registry: { replicas: 2 } }],
-  [
-    'a registry without a token',
-    /secrets\.adminToken\.existingSecret/,
-    { secrets: { adminToken: { existingSecret: '' } } },
-  ],
-  ['services that believe nobody', /signed identity alone/, { services: { enabled: true } }],
-  ['a policy for every pod', /would cut off every pod/, { networkPolicy: { protectRedis: { enabled: true } } }],
-  [
-    'nothing at all',
-    /nothing is enabled/,
-    { environments: { live: { enabled: false } }, registry: { enabled: false } },
-  ],
-  // What the schema refuses.
-  ['an unknown value', /servce is not allowed/, { gateway: { servce: {} } }],
-  [
-    'an unknown value of an environment',
-    /environments\.live\.gateway: Additional property x/,
-    { environments: { live: { gateway: { x: 1 } } } },
-  ],
-  ['an unknown option', /config: Additional property foo/, { config: { foo: 1 } }],
-  ['an option of the chart', /config: Additional property environment/, { config: { environment: 'test' } }],
-  ['a text for a number', /gateway\.replicas: Invalid type/, { gateway: { replicas: '3' } }],
-  ['an unknown secret', /secrets: Additional property pepper/, { secrets: { pepper: {} } }],
-  ['a secret as a value', /secrets\.keyPepper: Additional property value/, { secrets: { keyPepper: { value: 'x' } } }],
-];
-
 const said: string[] = [];
 for (const [what, sentence, values] of refusals) {
   t.test(`refused: ${what}`, (t) => {
@@ -395,7 +279,47 @@ t.test('the gateways alone reach the services, and they and the registry alone r
     );
   t.same(componentsOf('backing-services', '-services'), ['gateway-live']);
   t.same(componentsOf('both-environments', '-redis'), ['gateway-live', 'gateway-test', 'registry', undefined]);
+  t.same(componentsOf('backing-services', '-redis'), ['gateway-live', 'registry', 'tor-exits']);
   t.same(componentsOf('registry-alone', '-registry'), ['test'], 'and nobody but its own test the registry');
+  t.end();
+});
+
+t.test('a CronJob that fetches the Tor exits takes the way to the internet from the gateways', (t) => {
+  const ports = (manifests: readonly Manifest[], name: string): unknown => {
+    const policy = manifests.find((one) => one.kind === 'NetworkPolicy' && one.metadata.name.endsWith(name));
+    return (policy as unknown as { spec: { egress: { ports: { port: number }[] }[] } }).spec.egress.map((rule) =>
+      rule.ports.map(({ port }) => port),
+    );
+  };
+  const fetching = all.get('backing-services') ?? [];
+  const itself = manifestsIn(render('backing-services', { torExits: { cronJob: { enabled: false } } }));
+  t.same(ports(fetching, '-tor-exits'), [
+    [53, 53],
+    [6379, 26379],
+    [80, 443],
+  ]);
+  t.same(ports(fetching, '-live'), [[53, 53], [6379, 26379], [80, 443, 7080], [4318]]);
+  t.same(ports(itself, '-live'), [[53, 53], [6379, 26379], [80, 443, 7080], [80, 443], [4318]]);
+  t.notOk(itself.some(({ kind, metadata }) => kind === 'CronJob' || metadata.name.endsWith('-tor-exits')));
+  const [pod] = podsOf(fetching.filter(({ kind }) => kind === 'CronJob'));
+  t.match(pod?.spec.containers[0]?.args, ['tor-exits', 'refresh', '--config', String]);
+  t.notMatch(JSON.stringify(pod?.spec.volumes), /secret/, 'it has none of the secrets that it does not need');
+  t.end();
+});
+
+t.test('registry and services are asked over HTTP whether they live and are ready', (t) => {
+  for (const name of ['-registry', '-services']) {
+    const part = deploymentsOf('backing-services').find(({ metadata }) => metadata.name.endsWith(name));
+    t.match(
+      part?.spec.template.spec.containers[0],
+      {
+        startupProbe: { httpGet: { path: '/livez', port: 'api' } },
+        livenessProbe: { httpGet: { path: '/livez', port: 'api' } },
+        readinessProbe: { httpGet: { path: '/readyz', port: 'api' } },
+      },
+      name,
+    );
+  }
   t.end();
 });
 

@@ -5,6 +5,7 @@ import { PrometheusRule } from '@kubernetes-models/prometheus-operator/monitorin
 import { ServiceMonitor } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor';
 import { Deployment } from 'kubernetes-models/apps/v1/Deployment';
 import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2/HorizontalPodAutoscaler';
+import { CronJob } from 'kubernetes-models/batch/v1/CronJob';
 import { Job } from 'kubernetes-models/batch/v1/Job';
 import { Ingress } from 'kubernetes-models/networking.k8s.io/v1/Ingress';
 import { NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1/NetworkPolicy';
@@ -41,6 +42,7 @@ export const kinds: ReadonlyMap<string, Kind> = new Map([
   ),
   kindOf(Deployment, 'kubernetes-models/apps/v1'),
   kindOf(HorizontalPodAutoscaler, 'kubernetes-models/autoscaling/v2'),
+  kindOf(CronJob, 'kubernetes-models/batch/v1'),
   kindOf(Job, 'kubernetes-models/batch/v1'),
   kindOf(Ingress, 'kubernetes-models/networking.k8s.io/v1'),
   kindOf(NetworkPolicy, 'kubernetes-models/networking.k8s.io/v1'),

@@ -1,0 +1,131 @@
+/** Values above the profile live-tls, and what is said against them. */
+export const refusals: readonly (readonly [string, RegExp, object])[] = [
+  ['no TLS and no proxy', /no TLS and no trusted proxy/, { gateway: { tls: { existingSecret: '' } } }],
+  [
+    'no listener at all',
+    /no TLS and no plain listener/,
+    { gateway: { tls: { existingSecret: '' }, plainListener: false }, config: { trustedProxies: ['10.0.0.0/8'] } },
+  ],
+  [
+    'everybody trusted',
+    /trustedProxies has 0\.0\.0\.0\/0: any client/,
+    { config: { trustedProxies: ['10.0.0.0/8', '0.0.0.0/0'] } },
+  ],
+  ['everybody trusted, IPv6', /trustedProxies has ::\/0/, { config: { trustedProxies: ['::/0'] } }],
+  ['production without a pepper', /production without a pepper/, { secrets: { keyPepper: { existingSecret: '' } } }],
+  [
+    'autoscaling of fixed replicas',
+    /each would undo the other/,
+    { gateway: { replicas: 3, autoscaling: { enabled: true } } },
+  ],
+  [
+    'autoscaling upside down',
+    /minReplicas is above maxReplicas/,
+    { gateway: { autoscaling: { enabled: true, minReplicas: 20 } } },
+  ],
+  [
+    'a budget of all pods',
+    /wants 3 of 3 pods at all times: no node/,
+    { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: 3 } } },
+  ],
+  [
+    'a budget of nearly all pods',
+    /wants 3 of 3 pods at all times/,
+    { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: '80%' } } },
+  ],
+  ['a budget of none away', /lets no pod be away/, { gateway: { podDisruptionBudget: { maxUnavailable: 0 } } }],
+  [
+    'a budget of both',
+    /needs one of maxUnavailable and minAvailable/,
+    { gateway: { podDisruptionBudget: { minAvailable: 1 } } },
+  ],
+  [
+    'an external policy without effect',
+    /has no effect on a ClusterIP/,
+    { gateway: { service: { type: 'ClusterIP', externalTrafficPolicy: 'Local' } } },
+  ],
+  [
+    "client addresses that are nodes'",
+    /allowlists and Tor exits mean nothing/,
+    { gateway: { service: { externalTrafficPolicy: 'Cluster' } } },
+  ],
+  [
+    'an Ingress that nobody trusts',
+    /an Ingress or HTTPRoute terminates TLS/,
+    { gateway: { ingress: { enabled: true, hosts: ['a.example'] } } },
+  ],
+  [
+    'an Ingress without hosts',
+    /gateway\.ingress needs hosts/,
+    { gateway: { ingress: { enabled: true } }, config: { trustedProxies: ['10.0.0.1'] } },
+  ],
+  [
+    'a route without hosts',
+    /gateway\.route needs parentRefs/,
+    { gateway: { route: { enabled: true, kind: 'TLSRoute' } } },
+  ],
+  [
+    'TLS through to no TLS',
+    /passes TLS through: set gateway\.tls/,
+    {
+      gateway: {
+        tls: { existingSecret: '' },
+        route: { enabled: true, kind: 'TLSRoute', parentRefs: [{ name: 'a' }], hostnames: ['a.example'] },
+      },
+      config: { trustedProxies: ['10.0.0.1'] },
+    },
+  ],
+  [
+    'two certificates',
+    /choose one certificate/,
+    { gateway: { tls: { certManager: { enabled: true, dnsNames: ['a.example'], issuerRef: { name: 'a' } } } } },
+  ],
+  [
+    'a certificate for no name',
+    /needs issuerRef\.name/,
+    { gateway: { tls: { existingSecret: '', certManager: { enabled: true } } } },
+  ],
+  [
+    'ticket keys without TLS',
+    /are of the gateway's own TLS/,
+    {
+      gateway: { tls: { existingSecret: '' } },
+      secrets: { tlsTicketKeys: { existingSecret: 'keys' } },
+      config: { trustedProxies: ['10.0.0.1'] },
+    },
+  ],
+  ['a CronJob without URLs', /has nothing to fetch/, { torExits: { cronJob: { enabled: true } } }],
+  ['no Tor exits', /no list of Tor exits/, { torExits: { existingConfigMap: '' } }],
+  [
+    'a store in each pod',
+    /each pod would have merchants and keys of its own/,
+    { config: { keyStore: { kind: 'memory' } } },
+  ],
+  ['PROXY headers of nobody', /proxyProtocol without/, { config: { proxyProtocol: true } }],
+  ['two writers of SQLite', /registry\.replicas is above 1 with SQLite/, { registry: { replicas: 2 } }],
+  [
+    'a registry without a token',
+    /secrets\.adminToken\.existingSecret/,
+    { secrets: { adminToken: { existingSecret: '' } } },
+  ],
+  ['services that believe nobody', /signed identity alone/, { services: { enabled: true } }],
+  ['a policy for every pod', /would cut off every pod/, { networkPolicy: { protectRedis: { enabled: true } } }],
+  [
+    'nothing at all',
+    /nothing is enabled/,
+    { environments: { live: { enabled: false } }, registry: { enabled: false } },
+  ],
+  // What the schema refuses.
+  ['an unknown value', /servce is not allowed/, { gateway: { servce: {} } }],
+  [
+    'an unknown value of an environment',
+    /environments\.live\.gateway: Additional property x/,
+    { environments: { live: { gateway: { x: 1 } } } },
+  ],
+  ['an unknown option', /config: Additional property foo/, { config: { foo: 1 } }],
+  ['an option of the chart', /config: Additional property environment/, { config: { environment: 'test' } }],
+  ['a text for a number', /gateway\.replicas: Invalid type/, { gateway: { replicas: '3' } }],
+  ['an unknown secret', /secrets: Additional property pepper/, { secrets: { pepper: {} } }],
+  ['a schedule that is none', /cronJob\.schedule: Does not match/, { torExits: { cronJob: { schedule: 'hourly' } } }],
+  ['a secret as a value', /secrets\.keyPepper: Additional property value/, { secrets: { keyPepper: { value: 'x' } } }],
+];
