@@ -1,0 +1,70 @@
+import { benchKey } from './place.js';
+
+/** Whose host the requests name. */
+export const host = 'api.merchant.example';
+/** Where the callers are. */
+export const clientAddresses = '198.18.0.0/15';
+
+const addressCount = 4096;
+const unknownKeys = 64;
+
+/** What a request says; the rest is the same for all of them. */
+interface Said {
+  readonly target?: string;
+  readonly key: string;
+  readonly address: number;
+  readonly body?: string;
+}
+
+/** A request as a load balancer in front sends it on. */
+function requestText({ target = '/v1/transactions', key, address, body }: Said): string {
+  const from = `198.18.${Math.floor(address / 250)}.${(address % 250) + 1}`;
+  const head =
+    `${body === undefined ? 'GET' : 'POST'} ${target} HTTP/1.1\r\nhost: ${host}\r\nx-api-key: ${key}\r\n` +
+    `accept: application/json\r\nuser-agent: benchmark/1\r\nx-forwarded-for: ${from}\r\nx-forwarded-proto: https\r\n`;
+  return body === undefined
+    ? `${head}\r\n`
+    : `${head}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+}
+
+/** Gives these requests in turn, for ever. */
+function inTurn(requests: readonly string[]): () => string {
+  let index = 0;
+  return () => requests[(index += 1) % requests.length] ?? '';
+}
+
+/** Requests of callers with keys that open, each from an address of its own. */
+export function accepted(keys: number, target?: string, body?: string): () => string {
+  return inTurn(
+    Array.from({ length: keys }, (_, number) =>
+      requestText({
+        ...{ key: benchKey(number), address: number % addressCount },
+        ...(target === undefined ? {} : { target }),
+        ...(body === undefined ? {} : { body }),
+      }),
+    ),
+  );
+}
+
+/** Requests with something that has not the form of a key. */
+export function badFormat(): () => string {
+  return inTurn(Array.from({ length: addressCount }, (_, address) => requestText({ key: 'sk_live_4eC39Hq', address })));
+}
+
+/** Requests with a few keys that nobody has, from so many addresses that none of them is throttled for them. */
+export function unknownKey(): () => string {
+  const key = (number: number): string => benchKey(number).replace('kk', 'zz');
+  return inTurn(
+    Array.from({ length: addressCount }, (_, address) => requestText({ key: key(address % unknownKeys), address })),
+  );
+}
+
+/** Payouts of 206 bytes, of callers with keys that open. */
+export function payouts(keys: number): () => string {
+  const bare = {
+    ...{ walletId: '0b9f3c9e-8f6d-4a57-9f2a-3f1c2a7d5e10', destinationBankCode: '058' },
+    ...{ destinationAccountNumber: '0123456789', destinationAccountName: 'Amina Okafor', amount: 250_000, remarks: '' },
+  };
+  const remarks = 'Invoice 42'.padEnd(206 - JSON.stringify(bare).length, '.');
+  return accepted(keys, '/v1/dev/payouts', JSON.stringify({ ...bare, remarks }));
+}

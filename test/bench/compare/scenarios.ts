@@ -1,0 +1,42 @@
+import { accepted, badFormat, payouts, unknownKey } from './requests.js';
+
+/** A kind of load, which all subjects get in the same way. */
+export interface Scenario {
+  readonly name: string;
+  /** For people. */
+  readonly title: string;
+  /** Who gets it. */
+  readonly subjects: readonly string[];
+  readonly transport: 'plain' | 'tls';
+  /** Requests a second, and then latencies are what counts; null: as many as there is time for. */
+  readonly perSecond: number | null;
+  /** The status that each answer must have. */
+  readonly status: number;
+  /** How many keys there are. */
+  readonly keys: number;
+  /** Makes the source of its requests. */
+  readonly requests: (keys: number) => () => string;
+}
+
+const logging = ['gateway', 'stock-log', 'nginx'];
+const fast = ['gateway', 'gateway-log-off', 'stock-log', 'stock', 'dispatch', 'fast-proxy', 'nginx', 'haproxy'];
+const all = [...fast, 'http-proxy', 'express', 'express-gateway'];
+const common = { transport: 'plain', perSecond: null, status: 200, keys: 1000, subjects: fast } as const;
+const accept = (keys: number): (() => string) => accepted(keys);
+
+/** Every kind of load, in the order of the tables. */
+export const scenarios: readonly Scenario[] = [
+  { ...common, name: 'get', title: 'Accepted GET', subjects: all, requests: accept },
+  { ...common, name: 'post', title: 'Accepted POST of 206 bytes', requests: payouts },
+  {
+    ...{ ...common, name: 'large', title: 'Accepted GET, answer of 64 KiB' },
+    requests: (keys) => accepted(keys, '/v1/transactions?per_page=100'),
+  },
+  { ...common, name: 'bad-format', title: '401, bad format of the key', status: 401, requests: badFormat },
+  { ...common, name: 'unknown-key', title: '401, unknown key', status: 401, requests: unknownKey },
+  { ...common, name: 'tls', title: 'Accepted GET, TLS, connections kept', transport: 'tls', requests: accept },
+  {
+    ...{ ...common, name: 'rate', title: 'Accepted GET, 8,000 a second', subjects: logging },
+    ...{ perSecond: 8000, requests: accept },
+  },
+];

@@ -1,0 +1,62 @@
+import type { Measured, Round } from './measure.js';
+import { ratiosOf, type Spread } from './statistics.js';
+
+/** What is compared: a figure of each round. */
+const figures = {
+  cpu: ({ cpu }: Round) => cpu,
+  p99: ({ latency }: Round) => latency?.p99 ?? NaN,
+  memory: ({ residentMebibytes }: Round) => residentMebibytes,
+} as const;
+
+/** A bound on how one subject compares with another in a scenario. */
+export interface Target {
+  readonly scenario: string;
+  readonly subject: string;
+  /** With whom it is compared; null: the figure itself counts. */
+  readonly against: string | null;
+  readonly figure: keyof typeof figures;
+  readonly atMost: number;
+  /** What would be better still; null: nothing. */
+  readonly stretch: number | null;
+}
+
+const ofAll = { subject: 'gateway', figure: 'cpu' } as const;
+
+/** What this gateway is to reach. */
+export const targets: readonly Target[] = [
+  { ...ofAll, scenario: 'get', against: 'stock-log', atMost: 0.7, stretch: 0.6 },
+  { ...ofAll, scenario: 'get', against: 'fast-proxy', atMost: 1.05, stretch: 0.9 },
+  { ...ofAll, scenario: 'get', against: 'nginx', atMost: 3, stretch: 2.2 },
+  { ...ofAll, scenario: 'get', against: 'express-gateway', atMost: 0.22, stretch: 0.18 },
+  { ...ofAll, scenario: 'get', subject: 'gateway-log-off', against: 'dispatch', atMost: 1.25, stretch: 1.1 },
+  { ...ofAll, scenario: 'post', against: 'nginx', atMost: 3, stretch: 2.4 },
+  { ...ofAll, scenario: 'bad-format', against: 'nginx', atMost: 1.8, stretch: 1.4 },
+  { ...ofAll, scenario: 'unknown-key', against: 'nginx', atMost: 1.2, stretch: 1 },
+  { ...ofAll, scenario: 'tls', against: 'nginx', atMost: 2.5, stretch: 2.1 },
+  { ...ofAll, scenario: 'tls-resumed', against: 'nginx', atMost: 2.5, stretch: 1.5 },
+  { ...ofAll, scenario: 'rate', figure: 'p99', against: 'stock-log', atMost: 1, stretch: null },
+  { ...ofAll, scenario: 'get', figure: 'memory', against: null, atMost: 130, stretch: null },
+  { ...ofAll, scenario: 'rate', figure: 'memory', against: null, atMost: 130, stretch: null },
+];
+
+/** A target, and what came of it. */
+export interface Judged extends Target {
+  readonly measured: Spread;
+  readonly holds: boolean;
+}
+
+/** Judges the targets of one scenario by its figures; those of which a subject was left out are not judged. */
+export function judge(scenario: string, measured: readonly Measured[]): Judged[] {
+  return targets
+    .filter((target) => target.scenario === scenario)
+    .flatMap((target) => {
+      const figureOf = figures[target.figure];
+      const of = (name: string | null): number[] | undefined =>
+        measured.find(({ subject }) => subject === name)?.rounds.map(figureOf);
+      const ones = of(target.subject);
+      const others = target.against === null ? ones?.map(() => 1) : of(target.against);
+      if (ones === undefined || others === undefined) return [];
+      const ratios = ratiosOf(ones, others);
+      return [{ ...target, measured: ratios, holds: ratios.median <= target.atMost }];
+    });
+}

@@ -1,0 +1,36 @@
+import { Connections } from './connections.js';
+import type { Target } from './connection.js';
+import type { Load, LoadOrder, LoadResult } from './load.js';
+
+/** How many answers come between two looks at the clock, which costs as much as a request does. */
+const lookEvery = 16;
+
+/** Opens connections of which each asks again as soon as it has its answer. */
+export async function openClosedLoop(target: Target, count: number): Promise<Load> {
+  const connections = await Connections.open(target, count);
+  return {
+    run: (order) => run(connections, order),
+    close: () => {
+      connections.close();
+    },
+  };
+}
+
+async function run(connections: Connections, { next, status: expected, seconds }: LoadOrder): Promise<LoadResult> {
+  const begun = performance.now();
+  const end = begun + seconds * 1000;
+  let [requests, busy, isOver] = [0, connections.all.length, false];
+  await connections.use((done, fail) => {
+    for (const connection of connections.all) {
+      const onAnswer = (status: number): void => {
+        if (status !== expected) fail(new Error(`answered ${status} in place of ${expected}`));
+        requests += 1;
+        if (!isOver && requests % lookEvery === 0) isOver = performance.now() > end;
+        if (!isOver) connection.send(next(), onAnswer);
+        else if ((busy -= 1) === 0) done();
+      };
+      connection.send(next(), onAnswer);
+    }
+  });
+  return { requests, seconds: (performance.now() - begun) / 1000, latencies: [] };
+}

@@ -1,0 +1,55 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import tls from 'node:tls';
+import { AnswerReader } from './answer-reader.js';
+
+/** Where a subject listens, and how it is spoken to. */
+export interface Target {
+  readonly port: number;
+  /** The certificate that the subject has to show; null: no TLS. */
+  readonly ca: string | null;
+}
+
+/** A connection that is kept, and carries one request at a time. */
+export class Connection {
+  readonly #socket: net.Socket;
+  readonly #opened: Promise<unknown>;
+  readonly #reader = new AnswerReader();
+  #onAnswer: ((status: number) => void) | null = null;
+
+  /** @param onBroken told where the connection ends though nobody here has closed it */
+  private constructor({ port, ca }: Target, onBroken: (reason: string) => void) {
+    const where = { port, host: '127.0.0.1' };
+    this.#socket = ca === null ? net.connect(where) : tls.connect({ ...where, ca, servername: 'localhost' });
+    this.#opened = once(this.#socket, ca === null ? 'connect' : 'secureConnect');
+    this.#socket.setNoDelay(true);
+    this.#socket.on('data', (chunk: Buffer) => {
+      const status = this.#reader.take(chunk);
+      if (status === null) return;
+      const tell = this.#onAnswer;
+      this.#onAnswer = null;
+      tell?.(status);
+    });
+    this.#socket.once('error', (error) => {
+      onBroken(error.message);
+    });
+    this.#socket.once('close', () => {
+      onBroken('the connection was closed');
+    });
+  }
+
+  static async open(target: Target, onBroken: (reason: string) => void): Promise<Connection> {
+    const connection = new Connection(target, onBroken);
+    await connection.#opened;
+    return connection;
+  }
+
+  send(request: string, onAnswer: (status: number) => void): void {
+    this.#onAnswer = onAnswer;
+    this.#socket.write(request, 'latin1');
+  }
+
+  close(): void {
+    this.#socket.removeAllListeners('close').destroy();
+  }
+}

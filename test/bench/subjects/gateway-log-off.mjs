@@ -1,0 +1,17 @@
+// The gateway as `merchant-gateway gateway` starts it, but for the access log, which the product cannot go without.
+import { loadConfig } from '../../../dist/config/load.js';
+import { openPorts } from '../../../dist/cli/open-ports.js';
+import { startGateway } from '../../../dist/http/start-gateway.js';
+import { createLogger } from '../../../dist/telemetry/logger.js';
+
+const config = loadConfig({ file: process.argv[2] });
+const log = createLogger(config.log.level);
+const none = {
+  write() {},
+  problem: () => null,
+  lost: () => 0,
+  heldBytes: () => 0,
+  close: async () => undefined,
+};
+const running = await startGateway(config, { ...(await openPorts(config, log)), accessLog: none });
+log.info(running.addresses, 'the gateway takes requests');

@@ -1,0 +1,45 @@
+import type { Redis } from 'ioredis';
+import { merchantOf, merchantsByLookupId, type Place } from '../compare/place.js';
+import { clientAddresses, host } from '../compare/requests.js';
+
+const atOnce = 1000;
+
+/** Writes the keys and merchants as the registry would, in pieces. */
+export async function writeRecords(redis: Redis, place: Place): Promise<void> {
+  let number = 0;
+  let records: string[] = [];
+  const flush = async (): Promise<void> => {
+    if (records.length > 0) await redis.mset(records);
+    records = [];
+  };
+  for (const [lookupId, merchantId] of merchantsByLookupId(place)) {
+    records.push(`mg:key:${lookupId}`, JSON.stringify(keyRecord(number, 1)));
+    if (number === 0 || merchantOf(number - 1) !== merchantId) {
+      records.push(`mg:merchant:${merchantId}`, JSON.stringify(merchantRecord(merchantId)));
+    }
+    number += 1;
+    if (number % atOnce === 0) await flush();
+  }
+  await flush();
+  await redis.mset({
+    'mg:meta': JSON.stringify({ version: 1, generation: '01BENCHMARK', projectedAt: '2026-01-01T00:00:00.000Z' }),
+    'mg:revision': '1',
+  });
+}
+
+/** The record of a key that opens. */
+function keyRecord(number: number, revision: number): object {
+  return {
+    ...{ keyId: `key_${number}`, merchantId: merchantOf(number), environment: 'live', status: 'ACTIVE' },
+    ...{ permissions: ['transactions:read', 'payouts:*'], expiresAt: null, revision },
+  };
+}
+
+/** Both allowlists are there, so that both checks have to look. */
+function merchantRecord(merchantId: string): object {
+  return {
+    ...{ merchantId, name: 'Benchmark', status: 'ACTIVE', goLive: true, revision: 1 },
+    ipAllowlist: ['203.0.113.0/24', '2001:db8::/32', clientAddresses],
+    originAllowlist: ['*.merchant.example', host],
+  };
+}

@@ -1,0 +1,25 @@
+import type { Place } from '../compare/place.js';
+
+/** What a scenario wants of a subject, beyond what all of them do. */
+interface Wanted {
+  readonly http2: boolean;
+}
+
+/** A subject that runs. */
+export interface StartedSubject {
+  readonly pid: number;
+  readonly httpPort: number;
+  readonly httpsPort: number;
+  /** Its access log, which may be emptied between rounds; null: it has none. */
+  readonly logFile: string | null;
+}
+
+/** A program that is measured. */
+export interface Subject {
+  readonly name: string;
+  /** For people, in tables and plots. */
+  readonly title: string;
+  /** Why it cannot run here; null where it can. */
+  missing(): string | null;
+  start(place: Place, wanted: Wanted): Promise<StartedSubject>;
+}
