@@ -89,19 +89,24 @@ function openLoad({ perSecond }: Scenario, target: Target, connections: number):
 async function untilAnswered(target: Target, next: () => string, expected: number): Promise<void> {
   const deadline = performance.now() + readySeconds * 1000;
   for (;;) {
-    const connections = await Connections.open(target, 1);
-    let status = 0;
-    await connections.use((done) => {
-      connections.all[0]?.send(next(), (answered) => {
-        status = answered;
-        done();
-      });
-    });
-    connections.close();
+    const status = await askOnce(target, next).catch((error: unknown) => (error as Error).message);
     if (status === expected) return;
-    if (performance.now() > deadline) throw new Error(`answers ${status} in place of ${expected}`);
+    if (performance.now() > deadline) throw new Error(`not ready: ${status} in place of ${expected}`);
     await wait(20);
   }
+}
+
+async function askOnce(target: Target, next: () => string): Promise<number> {
+  const connections = await Connections.open(target, 1);
+  let status = 0;
+  await connections.use((done) => {
+    connections.all[0]?.send(next(), (answered) => {
+      status = answered;
+      done();
+    });
+  });
+  connections.close();
+  return status;
 }
 
 async function oneRound(

@@ -14,6 +14,7 @@ export interface Place {
   readonly keyFile: string;
   /** The certificate, for who speaks to them. */
   readonly ca: string;
+  readonly privateKey: string;
   /** How many keys there are: those of `benchKey` from 0. */
   readonly keys: number;
   /** A new directory for the files of a subject. */
@@ -55,7 +56,7 @@ export async function openPlace(t: Teardowns, keys: number): Promise<Place> {
     started: /"upstream":(\d+)/,
   });
   return {
-    ...{ t, certFile, keyFile, ca: cert, keys },
+    ...{ t, certFile, keyFile, ca: cert, privateKey: key, keys },
     upstreamPort: Number(upstream.found),
     async directory(name) {
       const directory = path.join(root, name);

@@ -1,9 +1,13 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import net from 'node:net';
 import { availableParallelism } from 'node:os';
+import { setTimeout as wait } from 'node:timers/promises';
 import type { Teardowns } from '../deployment.js';
 
 const startSeconds = 60;
+const lookMilliseconds = 20;
+const mostPrinted = 10_000;
 /** Load, upstream and Redis on the first, what is measured on the second. */
 const cpus = { load: '0', subject: '1' };
 
@@ -24,11 +28,12 @@ export function pinLoad(): void {
 export interface Program {
   readonly command: string;
   readonly args: readonly string[];
-  readonly cwd?: string;
+  /** What of its environment is not as here. */
+  readonly env?: NodeJS.ProcessEnv;
   /** Runs on the CPU of the subjects. */
   readonly isSubject: boolean;
-  /** What it prints when it has started; null: nothing. */
-  readonly started: RegExp | null;
+  /** What it prints when it has started, or the port that it listens on then. */
+  readonly started: RegExp | number;
 }
 
 /** A program that runs, and what `started` has found in what it printed. */
@@ -43,42 +48,43 @@ export async function startProgram(t: Teardowns, program: Program): Promise<Runn
   const pinned = program.isSubject && notPinned === null ? ['taskset', '--cpu-list', cpus.subject, ...line] : line;
   const [command = '', ...args] = pinned;
   // Options of this process are not for those.
-  const env = { ...process.env, NODE_OPTIONS: '' };
-  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: program.cwd, env });
+  const env = { ...process.env, ...program.env, NODE_OPTIONS: '' };
+  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], env });
   t.teardown(() => end(child));
   const name = program.args.find((arg) => !arg.startsWith('-')) ?? program.command;
   const found = await untilStarted(child, program.started, name);
   return { pid: child.pid ?? 0, found };
 }
 
-async function untilStarted(child: ChildProcess, started: RegExp | null, name: string): Promise<string> {
+/** What a regular expression found in what was printed; empty where a port was waited for. */
+async function untilStarted(child: ChildProcess, started: RegExp | number, name: string): Promise<string> {
   let printed = '';
-  return new Promise((resolve, reject) => {
-    const late = setTimeout(() => {
-      reject(new Error(`${name} did not start: ${printed}`));
-    }, startSeconds * 1000);
-    const succeed = (found: string): void => {
-      clearTimeout(late);
-      child.stdout?.removeAllListeners('data').resume();
-      child.stderr?.removeAllListeners('data').resume();
-      resolve(found);
-    };
-    const look = (chunk: Buffer): void => {
-      printed += chunk.toString();
-      const match = started?.exec(printed);
-      if (match) succeed(match[1] ?? '');
-    };
-    child.stdout?.on('data', look);
-    child.stderr?.on('data', look);
-    child.once('error', reject).once('exit', () => {
-      clearTimeout(late);
-      reject(new Error(`${name} ended: ${printed}`));
-    });
-    if (started === null)
-      child.once('spawn', () => {
-        succeed('');
-      });
-  });
+  for (const output of [child.stdout, child.stderr]) {
+    // Read to the end, or the program would wait for its reader.
+    output?.on('data', (chunk: Buffer) => (printed = (printed + chunk.toString()).slice(-mostPrinted)));
+  }
+  const closed = once(child, 'close').then(() => 'ended');
+  const deadline = performance.now() + startSeconds * 1000;
+  for (;;) {
+    const outcome = await Promise.race([closed, wait(lookMilliseconds)]);
+    if (outcome === 'ended') throw new Error(`${name} ended: ${printed}`);
+    if (performance.now() > deadline) throw new Error(`${name} did not start: ${printed}`);
+    const found = typeof started === 'number' ? await knock(started) : (started.exec(printed)?.[1] ?? null);
+    if (found !== null) return found;
+  }
+}
+
+/** Empty where something listens, null where nothing does. */
+async function knock(port: number): Promise<'' | null> {
+  const socket = net.connect(port, '127.0.0.1');
+  try {
+    await once(socket, 'connect');
+    return '';
+  } catch {
+    return null;
+  } finally {
+    socket.destroy();
+  }
 }
 
 async function end(child: ChildProcess): Promise<void> {

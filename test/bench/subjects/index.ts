@@ -1,5 +1,8 @@
 import { gateway } from './gateway.js';
+import { haproxy } from './haproxy.js';
+import { nginx } from './nginx.js';
 import { nodePeer } from './node-peer.js';
+import { peers } from './peers.js';
 import type { Subject } from './subject.js';
 
 /** Everything that can be measured, in the order of the tables. */
@@ -9,4 +12,7 @@ export const subjects: readonly Subject[] = [
   nodePeer({ name: 'stock-log', title: 'fastify + http-proxy, pino line', program: 'stock.mjs', log: true }),
   nodePeer({ name: 'stock', title: 'fastify + http-proxy', program: 'stock.mjs', log: false }),
   nodePeer({ name: 'dispatch', title: 'node:http + undici dispatch', program: 'dispatch.mjs', log: false }),
+  ...peers,
+  nginx,
+  haproxy,
 ];
