@@ -1,7 +1,6 @@
 import type { DenialCode } from '../policy/denials.js';
 import { denyCredential, denyRequest } from '../policy/evaluate.js';
 import type { Credential, RequestFacts } from '../policy/facts.js';
-import { lookupIdOf } from './api-key.js';
 import { KeyStoreUnavailable } from './ports.js';
 import type { KeyAnswer, KeyStore } from './ports.js';
 
@@ -13,24 +12,21 @@ export type Verdict =
   | { readonly denial: null; readonly credential: Credential; readonly answer: KeyAnswer }
   | { readonly denial: DenialCode; readonly credential: Credential | null; readonly answer: KeyAnswer | null };
 
-/** What authentication needs besides the request. */
-export interface Authentication {
-  readonly keyStore: Pick<KeyStore, 'find'>;
-  /** HMAC pepper of the look-up ids; null: plain SHA-256. */
-  readonly pepper: Buffer | null;
-}
-
 /**
  * Decides about a request: its own rules, then its key's record, then the rules about that.
- * @param key the one `x-api-key` value; only looked at where the facts say that it has the form of a key
+ * @param lookupId the look-up id of the one key that came; only used where the facts say that one did
  * @throws KeyStoreUnavailable when the key cannot be looked up now: no decision, and never a denial
  * @throws Undecidable where a rule about the request comes up of which nothing can be said
  */
-export async function authenticate(facts: RequestFacts, key: string, with_: Authentication): Promise<Verdict> {
+export async function authenticate(
+  facts: RequestFacts,
+  lookupId: string,
+  keyStore: Pick<KeyStore, 'find'>,
+): Promise<Verdict> {
   const early = denyRequest(facts);
   if (early !== null) return { denial: early, credential: null, answer: null };
 
-  const answer = await with_.keyStore.find(lookupIdOf(key, with_.pepper));
+  const answer = await keyStore.find(lookupId);
   const { credential } = answer;
   if (credential !== null && credential.environment !== facts.environment) {
     // The key's prefix and its record disagree: the store is damaged, and whom to believe cannot be known.

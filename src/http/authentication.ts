@@ -1,14 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { lookupIdOf } from '../gateway/api-key.js';
 import { authenticate } from '../gateway/authenticate.js';
-import type { Authentication } from '../gateway/authenticate.js';
 import { KeyStoreUnavailable } from '../gateway/ports.js';
+import type { KeyStore } from '../gateway/ports.js';
 import type { TraceExport } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import { keyFormatOf } from '../policy/key-format.js';
 import { Undecidable } from '../policy/undecidable.js';
-import type { LogSecret } from '../telemetry/chain.js';
-import { keyFingerprint } from '../telemetry/key-fingerprint.js';
+import type { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import type { BadKeyThrottle } from './bad-key-throttle.js';
 import { denialFailure } from './envelope.js';
 import { GatewayError } from './errors.js';
@@ -29,12 +28,14 @@ import { sourceOf } from './source.js';
 import { traceContextOf } from './trace-context.js';
 
 /** What the hook needs. */
-export interface AuthenticationHookOptions extends FactSources, Authentication {
+export interface AuthenticationHookOptions extends FactSources {
+  readonly keyStore: Pick<KeyStore, 'find'>;
+  /** HMAC pepper of the look-up ids; null: plain SHA-256. */
+  readonly pepper: Buffer | null;
   readonly routes: RouteTable;
   readonly headLimits: HeadLimits;
   readonly maxBodyBytes: number;
-  /** For the fingerprints of keys. */
-  readonly logSecret: LogSecret;
+  readonly fingerprints: KeyFingerprints;
   /** Null: traces are kept nowhere. */
   readonly traces: Pick<TraceExport, 'sample'> | null;
   /** Null: bad keys are not counted. */
@@ -80,7 +81,8 @@ async function judge(
 
   exchange.trace = traceContextOf(headers.traceparent, headers.tracestate, options.traces?.sample() ?? null);
   const key = presentedKey(headers);
-  if (key !== null) exchange.keyFingerprint = keyFingerprint(options.logSecret, key);
+  const lookupId = key === null ? null : lookupIdOf(key, options.pepper);
+  if (key !== null && lookupId !== null) exchange.keyFingerprint = options.fingerprints.of(key, lookupId);
 
   const logProblem = options.accessLogProblem();
   if (logProblem !== null) throw new GatewayError('access_log_unavailable', logProblem);
@@ -93,10 +95,10 @@ async function judge(
   exchange.match = canonical ? options.routes(path) : null;
   exchange.facts = factsOf(exchange, headers, options);
 
-  const verdict = await authenticateOrFail(exchange, key ?? '', options);
+  const verdict = await authenticateOrFail(exchange, lookupId ?? '', options);
   exchange.credential = verdict.credential;
   exchange.answer = verdict.answer;
-  if (key !== null && verdict.answer === null) exchange.exposedLookupId = lookupIdOf(key, options.pepper);
+  if (verdict.answer === null) exchange.exposedLookupId = lookupId;
   // Nobody waits for the answer any more: what has not begun is not carried out.
   if (exchange.callerIsGone) throw new GatewayError('client_closed', 'the caller left while the key was looked up');
   if (verdict.denial === null) {
@@ -117,14 +119,14 @@ function presentedKey({ apiKey }: DecisiveHeaders): string | null {
   return format === 'live' || format === 'test' ? (apiKey[0] ?? null) : null;
 }
 
-async function authenticateOrFail(exchange: Exchange, key: string, options: AuthenticationHookOptions) {
+async function authenticateOrFail(exchange: Exchange, lookupId: string, options: AuthenticationHookOptions) {
   const { facts } = exchange;
   if (facts === null) throw new Error('a request without facts cannot be judged');
-  const { pepper, throttle } = options;
+  const { throttle } = options;
   const keyStore = throttle?.sparing(options.keyStore, sourceOf(facts.clientAddress)) ?? options.keyStore;
   const startedAt = performance.now();
   try {
-    const verdict = await authenticate(facts, key, { keyStore, pepper });
+    const verdict = await authenticate(facts, lookupId, keyStore);
     if (verdict.answer !== null) exchange.lookupDuration = performance.now() - startedAt;
     return verdict;
   } catch (error) {

@@ -8,6 +8,7 @@ import { ExposedKeys } from '../gateway/exposed-keys.js';
 import type { CacheFigures, CallerIdentity, Clock, GeoIp, KeyStore, TorExits, TraceExport } from '../gateway/ports.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { LogSecret } from '../telemetry/chain.js';
+import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { GatewayMetrics } from '../telemetry/metrics.js';
 import { BadKeyThrottle } from './bad-key-throttle.js';
@@ -91,6 +92,7 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
   const stopWatching = loopWatch.start(ports.onOverload);
   const upstreams = await openUpstreams(config);
   const trustedProxies = compileIpRanges(config.trustedProxies);
+  const fingerprints = new KeyFingerprints(ports.logSecret);
   const createOne = (tls: OpenTls | null): Promise<Listener> =>
     createListener({
       authentication: {
@@ -107,7 +109,7 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
         throttle,
         merchantRate,
         overload: () => loopWatch.problem(),
-        logSecret: ports.logSecret,
+        fingerprints,
         traces: ports.traces,
         accessLogProblem: readiness.refusingLogProblem,
       },

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomHex } from '../telemetry/unique-id.js';
 
 /** W3C Trace Context of a request: whose trace it belongs to, and the gateway's own part of that. */
 export interface TraceContext {
@@ -32,13 +32,13 @@ export function traceContextOf(
   tracestate: readonly string[],
   taken: boolean | null,
 ): TraceContext {
-  const spanId = randomUUID().replaceAll('-', '').slice(0, 16);
+  const spanId = randomHex(8);
   const own = taken === true ? sampled : notSampled;
   const [value = ''] = traceparent;
   const [, traceId, parentId, flags] = (traceparent.length === 1 ? traceparentForm.exec(value) : null) ?? [];
   const known = traceId !== undefined && (!value.startsWith('00-') || value.length === 55);
   if (!known || parentId === undefined || flags === undefined) {
-    const begun = randomUUID().replaceAll('-', '');
+    const begun = randomHex(16);
     return { traceId: begun, spanId, parentId: null, flags: own, state: null, taken: taken === true };
   }
   return {

@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 import type { LogSecret } from './chain.js';
 
 /** 128 bits: two keys do not share one, and a line stays short. */
@@ -11,4 +12,24 @@ const fingerprintLength = 32;
 export function keyFingerprint(secret: LogSecret, key: string): string | null {
   if (secret === null) return null;
   return createHmac('sha256', secret).update(key).digest('hex').slice(0, fingerprintLength);
+}
+
+/** The fingerprints of the keys that were seen last, so that a request costs one hash of its key and not two. */
+export class KeyFingerprints {
+  readonly #secret: LogSecret;
+  /** By look-up id: neither it nor a fingerprint is a secret, as a key would be. */
+  readonly #known = new LRUCache<string, string>({ max: 10_000 });
+
+  constructor(secret: LogSecret) {
+    this.#secret = secret;
+  }
+
+  /** The fingerprint of a key, of which the look-up id is known; null without a secret. */
+  of(key: string, lookupId: string): string | null {
+    const known = this.#known.get(lookupId);
+    if (known !== undefined) return known;
+    const fingerprint = keyFingerprint(this.#secret, key);
+    if (fingerprint !== null) this.#known.set(lookupId, fingerprint);
+    return fingerprint;
+  }
 }

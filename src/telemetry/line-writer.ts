@@ -52,12 +52,7 @@ export class LineWriter {
   append(line: string): void {
     this.#newest.lines.push(line);
     this.#heldBytes += Buffer.byteLength(line) + 1;
-    if (this.#writing) return;
-    if (this.#heldBytes >= gatherBytes) this.#writeNext();
-    else
-      this.#timer ??= setTimeout(() => {
-        this.#writeNext();
-      }, gatherMilliseconds);
+    if (!this.#writing) this.#writeOrGather();
   }
 
   /** Has everything that was taken so far put onto the disk itself, where the destination is a file. */
@@ -93,6 +88,20 @@ export class LineWriter {
     return this.#segments.at(-1) ?? this.#segments[0];
   }
 
+  /** Lines that came while others were written gather as well: they would else go out by ones and twos, for ever. */
+  #writeOrGather(): void {
+    const [segment, next] = this.#segments;
+    const isDue = segment.pending !== null || segment.syncWanted || next !== undefined || this.#onIdle !== null;
+    if (isDue || this.#heldBytes === 0 || this.#heldBytes >= gatherBytes) {
+      this.#writeNext();
+      return;
+    }
+    this.#writing = false;
+    this.#timer ??= setTimeout(() => {
+      this.#writeNext();
+    }, gatherMilliseconds);
+  }
+
   #writeNext(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
@@ -126,7 +135,7 @@ export class LineWriter {
       this.#failure = error === null ? null : `writing fails: ${error.code ?? error.message}`;
       this.#heldBytes -= written;
       segment.pending = written < bytes.length ? bytes.subarray(written) : null;
-      if (error === null) this.#writeNext();
+      if (error === null) this.#writeOrGather();
       else
         setTimeout(() => {
           this.#writeNext();

@@ -1,4 +1,6 @@
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
+import { DurationHistogram } from './duration-histogram.js';
+import type { DurationHistogramOptions } from './duration-histogram.js';
 import { registerTorExitMetrics } from './tor-exit-metrics.js';
 import type { TorExitFigures } from './tor-exit-metrics.js';
 
@@ -40,24 +42,28 @@ const shortBuckets = [
 /** What the gateway counts, in a registry of its own. */
 export class GatewayMetrics {
   readonly #registry = new Registry();
-  readonly #requests: Counter<keyof RequestLabels | 'environment'>;
-  readonly #whole: Histogram<'route'>;
-  readonly #decision: Histogram;
-  readonly #lookup: Histogram<'source'>;
-  readonly #upstream: Histogram<'upstream'>;
+  /** By all labels, so that to count a request is one look-up. */
+  readonly #requests = new Map<string, { readonly labels: RequestLabels; count: number }>();
+  readonly #whole: DurationHistogram;
+  readonly #decision: DurationHistogram;
+  readonly #lookup: DurationHistogram;
+  readonly #upstream: DurationHistogram;
   readonly #refusedConnections: Counter<'reason'>;
   readonly #tlsReloads: Counter<'result'>;
-  readonly #environment: string;
 
   constructor(environment: string, state: GatewayState) {
-    this.#environment = environment;
     const registers = [this.#registry];
     collectDefaultMetrics({ register: this.#registry });
-    this.#requests = new Counter({
+    const requests = this.#requests;
+    new Counter({
       name: 'gateway_requests_total',
       help: 'Requests by what was decided (accepted, a denial or an error code), status, route and environment.',
       labelNames: ['code', 'status', 'route', 'environment'],
       registers,
+      collect() {
+        this.reset();
+        for (const { labels, count } of requests.values()) this.inc({ ...labels, environment }, count);
+      },
     });
     this.#refusedConnections = new Counter({
       name: 'gateway_connections_refused_total',
@@ -71,32 +77,29 @@ export class GatewayMetrics {
       labelNames: ['result'],
       registers,
     });
-    this.#whole = new Histogram({
+    this.#whole = this.#histogram({
       name: 'gateway_request_duration_seconds',
       help: 'Time from the headers of a request to the end of its answer, by route.',
-      labelNames: ['route'],
+      label: 'route',
       buckets,
-      registers,
     });
-    this.#decision = new Histogram({
+    this.#decision = this.#histogram({
       name: 'gateway_decision_duration_seconds',
       help: 'Time from the headers of a request to the decision, the look-up of its key included.',
+      label: null,
       buckets: shortBuckets,
-      registers,
     });
-    this.#lookup = new Histogram({
+    this.#lookup = this.#histogram({
       name: 'gateway_key_lookup_duration_seconds',
       help: 'Look-ups of keys, by how the record was known: store, cache, stale, or unavailable.',
-      labelNames: ['source'],
+      label: 'source',
       buckets: shortBuckets,
-      registers,
     });
-    this.#upstream = new Histogram({
+    this.#upstream = this.#histogram({
       name: 'gateway_upstream_duration_seconds',
       help: "Time until the headers of an upstream's answer, by upstream.",
-      labelNames: ['upstream'],
+      label: 'upstream',
       buckets,
-      registers,
     });
     this.#addState(state);
   }
@@ -141,14 +144,17 @@ export class GatewayMetrics {
   }
 
   countRequest(labels: RequestLabels): void {
-    this.#requests.inc({ ...labels, environment: this.#environment });
+    const name = `${labels.code} ${labels.status} ${labels.route}`;
+    const counted = this.#requests.get(name);
+    if (counted === undefined) this.#requests.set(name, { labels, count: 1 });
+    else counted.count += 1;
   }
 
   observeDurations(route: string, { whole, decision, lookup, upstream }: RequestDurations): void {
-    this.#whole.observe({ route }, whole / 1000);
-    this.#decision.observe(decision / 1000);
-    if (lookup !== null) this.#lookup.observe({ source: lookup.source }, lookup.duration / 1000);
-    if (upstream !== null) this.#upstream.observe({ upstream: upstream.name }, upstream.duration / 1000);
+    this.#whole.observe(route, whole / 1000);
+    this.#decision.observe('', decision / 1000);
+    if (lookup !== null) this.#lookup.observe(lookup.source, lookup.duration / 1000);
+    if (upstream !== null) this.#upstream.observe(upstream.name, upstream.duration / 1000);
   }
 
   /** @param reason one of a fixed set of words */
@@ -182,6 +188,10 @@ export class GatewayMetrics {
   /** The text format that Prometheus reads, and its content type. */
   async render(): Promise<{ contentType: string; text: string }> {
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
+  }
+
+  #histogram(options: DurationHistogramOptions): DurationHistogram {
+    return new DurationHistogram(options, this.#registry);
   }
 
   #addState({ isReady, keyStoreProblem, accessLog }: GatewayState): void {

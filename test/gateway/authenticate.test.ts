@@ -8,6 +8,8 @@ import type { Credential, RequestFacts } from '../../src/policy/facts.js';
 import type { Environment } from '../../src/policy/key-format.js';
 import { acceptedFacts, acceptingCredential } from '../policy/fixtures.js';
 
+const anyKey = lookupIdOf('any', null);
+
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const environments: readonly Environment[] = ['live', 'test'];
 
@@ -177,7 +179,7 @@ t.test('a request that is denied by itself costs no look-up', async (t) => {
   ];
   for (const [denial, facts] of rows) {
     const keyStore = storeAnswering(() => Promise.reject(new KeyStoreUnavailable('down')));
-    const verdict = await authenticate({ ...acceptedFacts('live'), ...facts }, 'any', { keyStore, pepper: null });
+    const verdict = await authenticate({ ...acceptedFacts('live'), ...facts }, anyKey, keyStore);
     t.strictSame(verdict, { denial, credential: null, answer: null });
     t.same(keyStore.asked, [], denial);
   }
@@ -188,7 +190,7 @@ t.test('a store is asked once, by the hash and never by the key', async (t) => {
   for (const pepper of [null, Buffer.from('pepper')]) {
     const credential = acceptingCredential('live');
     const keyStore = storeAnswering(() => Promise.resolve(credential));
-    const verdict = await authenticate(acceptedFacts('live'), key, { keyStore, pepper });
+    const verdict = await authenticate(acceptedFacts('live'), lookupIdOf(key, pepper), keyStore);
     t.equal(verdict.denial, null);
     t.equal(verdict.credential, credential);
     t.same(keyStore.asked, [lookupIdOf(key, pepper)]);
@@ -199,7 +201,7 @@ t.test('a store is asked once, by the hash and never by the key', async (t) => {
 t.test('a store that does not know the key denies it as unknown', async (t) => {
   for (const environment of environments) {
     const keyStore = storeAnswering(() => Promise.resolve(null));
-    const verdict = await authenticate(acceptedFacts(environment), 'any', { keyStore, pepper: null });
+    const verdict = await authenticate(acceptedFacts(environment), anyKey, keyStore);
     t.match(verdict, { denial: 'key_unknown', credential: null, answer: { source: 'store' } });
   }
 });
@@ -212,7 +214,7 @@ t.test('a store that could not be asked is never a denial: the failure goes to t
       throw failure;
     });
     for (const keyStore of [rejecting, throwing]) {
-      const outcome = await authenticate(acceptedFacts('live'), 'any', { keyStore, pepper: null }).then(
+      const outcome = await authenticate(acceptedFacts('live'), anyKey, keyStore).then(
         () => 'decided',
         (error: unknown) => error,
       );
@@ -228,7 +230,7 @@ t.test('a record that contradicts the prefix of its key is a damaged store, even
     for (const keyStatus of ['ACTIVE', 'REVOKED']) {
       const credential = { ...acceptingCredential(environment), environment: other, keyStatus } as const;
       const keyStore = storeAnswering(() => Promise.resolve(credential));
-      const error: unknown = await authenticate(acceptedFacts(environment), key, { keyStore, pepper: null }).then(
+      const error: unknown = await authenticate(acceptedFacts(environment), lookupIdOf(key, null), keyStore).then(
         () => 'decided',
         (reason: unknown) => reason,
       );
@@ -252,7 +254,7 @@ t.test('a denial after the look-up still says whose key it was, for the log', as
   for (const [denial, part] of rows) {
     const credential = { ...acceptingCredential('live'), ...part };
     const keyStore = storeAnswering(() => Promise.resolve(credential));
-    const verdict = await authenticate(acceptedFacts('live'), 'any', { keyStore, pepper: null });
+    const verdict = await authenticate(acceptedFacts('live'), anyKey, keyStore);
     t.equal(verdict.denial, denial);
     t.equal(verdict.credential, credential, denial);
   }
