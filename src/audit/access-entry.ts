@@ -4,7 +4,7 @@ import { Compile } from 'typebox/compile';
 
 const text = Type.Optional(Type.String());
 
-/** What search and summary read of the line of a request; all else is left as it stands. */
+/** What search, summary and explain read of the line of a request; all else is left as it stands. */
 const entrySchema = Type.Object({
   '@timestamp': Type.String(),
   event: Type.Object({
@@ -20,6 +20,7 @@ const entrySchema = Type.Object({
   url: Type.Optional(Type.Object({ path: text })),
   client: Type.Optional(Type.Object({ ip: text, geo: Type.Optional(Type.Object({ country_iso_code: text })) })),
   source: Type.Optional(Type.Object({ ip: text })),
+  tls: Type.Optional(Type.Object({})),
   organization: Type.Optional(Type.Object({ id: text })),
   gateway: Type.Object({
     route: text,

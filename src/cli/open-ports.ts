@@ -30,7 +30,7 @@ export async function openPorts(config: Config, log: Logger, records?: Records):
   return {
     keyStore: new RecordKeyStore(opened),
     recordCache: () => opened.cacheFigures(),
-    torExits: await openLoadedTorExits(config, log),
+    torExits: await openLoadedTorExits(config, log, true),
     geoIp: await openGeoIp(config, log),
     pepper: await readPepper(config.keys.pepperFile),
     identity: await openIdentity(config),
@@ -109,8 +109,12 @@ export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promi
   });
 }
 
-/** A list that takes time to fetch does not hold up the start: until it is there, the gateway is not ready. */
-async function openLoadedTorExits(config: Config, log: Logger): Promise<TorExits> {
+/**
+ * Opens the list of Tor exits with what is kept of it. A list that takes time to fetch does not hold up the start: until it
+ * is there, the gateway is not ready.
+ * @param maintained whether its sources are read from now on
+ */
+export async function openLoadedTorExits(config: Config, log: Logger, maintained: boolean): Promise<TorExits> {
   const { enabled, sources } = config.torExits;
   if (!enabled || sources.length === 0) return new TorExitList([]);
   const exits = await openTorExits(config, {
@@ -131,7 +135,7 @@ async function openLoadedTorExits(config: Config, log: Logger): Promise<TorExits
     },
   });
   await exits.load();
-  exits.start();
+  if (maintained) exits.start();
   return exits;
 }
 

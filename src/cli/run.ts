@@ -11,6 +11,7 @@ import type { CommandIo } from './command-io.js';
 import { configCommand } from './config.js';
 import { databaseCommand } from './database.js';
 import { devCommand } from './dev.js';
+import { explainCommand } from './explain.js';
 import { gatewayCommand } from './gateway.js';
 import { openapiCommand } from './openapi.js';
 import { registryCommand } from './registry.js';
@@ -37,6 +38,7 @@ function createProgram(io: CommandIo): Command {
     .addCommand(gatewaysCommand(io))
     .addCommand(eventsCommand(io))
     .addCommand(auditCommand(io))
+    .addCommand(explainCommand(io))
     .addCommand(databaseCommand(io))
     .addCommand(torExitsCommand(io))
     .addCommand(configCommand(io))

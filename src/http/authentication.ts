@@ -64,13 +64,19 @@ export function authenticationHook(options: AuthenticationHookOptions) {
   };
 }
 
+/** Takes headers for the answer that a request will get. */
+interface AnswerHeaders {
+  header(name: string, value: string): unknown;
+  headers(values: Readonly<Record<string, string>>): unknown;
+}
+
 /**
  * Finds out everything about a request, and whether it may go on.
  * @throws GatewayError for one that fails otherwise than by being denied
  */
-async function judge(
+export async function judge(
   exchange: Exchange,
-  reply: FastifyReply,
+  reply: AnswerHeaders,
   options: AuthenticationHookOptions,
 ): Promise<DenialCode | null> {
   const { headers } = exchange;

@@ -14,25 +14,38 @@ export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress
 /** RFC 9110 5.6.3: blanks and tabs around an entry. `trim` would also take what makes one garbage, a no-break space say. */
 const listEntry = /^[ \t]*(\S+)[ \t]*$/;
 
+/** A step on the way to the client address. */
+export interface Hop {
+  readonly address: IpAddress;
+  /** Whether what it says of the one before it is believed. */
+  readonly trusted: boolean;
+}
+
 /**
  * Finds the client address: the peer, unless that is a trusted proxy; then the right-most entry of X-Forwarded-For that
  * is not one, walked from the right, because everything further left was written by somebody who is not trusted.
  * Where every entry is a trusted proxy, the left-most is the client.
  * @param forwardedFor every X-Forwarded-For value of the request, in its order
+ * @param onHop told of each step, from the peer on
  * @returns null where an entry on the way is not an IP address: then nobody knows who calls
  */
 export function resolveClientAddress(
   peer: IpAddress,
   forwardedFor: readonly string[],
   trustedProxies: IpRanges,
+  onHop?: (hop: Hop) => void,
 ): IpAddress | null {
-  if (!trustedProxies.contains(peer) || forwardedFor.length === 0) return peer;
+  const peerIsTrusted = trustedProxies.contains(peer);
+  onHop?.({ address: peer, trusted: peerIsTrusted });
+  if (!peerIsTrusted || forwardedFor.length === 0) return peer;
   let client = peer;
   for (const entry of forwardedFor.join(',').split(',').reverse()) {
     const address = parseIpAddress(listEntry.exec(entry)?.[1] ?? '');
     if (address === null) return null;
     client = address;
-    if (!trustedProxies.contains(address)) break;
+    const trusted = trustedProxies.contains(address);
+    onHop?.({ address, trusted });
+    if (!trusted) break;
   }
   return client;
 }

@@ -5,6 +5,7 @@ import type { CacheLimits } from '../../src/adapters/cache/record-cache.js';
 import { slotCount, slotOf, slotTags } from '../../src/adapters/redis/cluster/hash-slots.js';
 import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
 import type { OpenedRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import { RedisStoredRecords } from '../../src/adapters/redis/stored-records.js';
 import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
@@ -148,6 +149,21 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       async () => (await ask(gateway.store, lookupIdOf('svc_live_nobody', null))).startsWith('absent'),
       'seeded',
     );
+  });
+
+  await t.test('records are read as they are stored, at every master', async (t) => {
+    const ids = await Promise.all((await masters()).map((node, index) => idAt(cluster, node, `stored${index}`)));
+    for (const id of ids) await cluster.set(`mg:key:${id}`, `"${id}"`);
+    const stored = new RedisStoredRecords(addressOf(cluster, 500), 'mg:');
+    t.teardown(() => {
+      stored.close();
+    });
+    const found = new Map<string, string>();
+    for await (const [id, text] of stored.keys()) found.set(id, text);
+    t.same([...found].toSorted(), ids.map((id) => [id, `"${id}"`]).toSorted());
+    t.match(await stored.read('meta'), '01CONTRACT');
+    t.equal(await stored.read('merchant:nobody'), null);
+    for (const id of ids) await (await cluster.ownerOf(`mg:key:${id}`)).client.del(`mg:key:${id}`);
   });
 
   await t.test('it obeys the contract of key stores', async (t) => {

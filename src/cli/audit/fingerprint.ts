@@ -30,8 +30,8 @@ export function fingerprintCommand(io: CommandIo, input: Readable = process.stdi
     });
 }
 
-/** Reads the key. Nothing of what was read is repeated: it may be a key with a typing error. */
-async function readKey(input: Readable): Promise<string> {
+/** Reads a key from standard input. Nothing of what was read is repeated: it may be a key with a typing error. */
+export async function readKey(input: Readable): Promise<string> {
   let text = '';
   for await (const chunk of input) {
     text += (chunk as Buffer).toString('latin1');

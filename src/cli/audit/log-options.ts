@@ -20,10 +20,16 @@ export function searchOptions(command: Command): Command {
 
 const timeForm = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;
 
+/** Reads a date, or a date and time with its zone; null for anything else. */
+export function momentOf(value: string): number | null {
+  const time = timeForm.test(value) ? Date.parse(value) : NaN;
+  return Number.isNaN(time) ? null : time;
+}
+
 function timeIn(value: string): number {
   if (/^\d+[smhd]$/.test(value)) return Date.now() - secondsIn(value) * 1000;
-  const time = timeForm.test(value) ? Date.parse(value) : NaN;
-  if (!Number.isNaN(time)) return time;
+  const time = momentOf(value);
+  if (time !== null) return time;
   throw new InvalidArgumentError('Expected a time such as 2026-11-20, 2026-11-20T10:00:00Z, or 24h.');
 }
 

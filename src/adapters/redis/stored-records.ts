@@ -1,0 +1,65 @@
+import { once } from 'node:events';
+import { Cluster } from 'ioredis';
+import type { Redis } from 'ioredis';
+import { connectAny } from './connection.js';
+import type { RedisAddress } from './connection.js';
+import { RecordNames } from './record-names.js';
+import { scanNames } from './scan-names.js';
+
+const commandTimeoutMilliseconds = 5_000;
+const readyMilliseconds = 2_000;
+const textsAtATime = 1_000;
+
+/** Reads records as they are stored, beside the gateways: it holds nothing, hears of nothing, and is none of them. */
+export class RedisStoredRecords {
+  readonly #redis: Redis | Cluster;
+  readonly #prefix: string;
+  readonly #names: RecordNames;
+
+  constructor(address: RedisAddress, prefix: string) {
+    // A failure is that of the command which meets it.
+    this.#redis = connectAny({ ...address, commandTimeoutMilliseconds }, () => undefined);
+    this.#prefix = prefix;
+    this.#names = new RecordNames(prefix);
+  }
+
+  /** The text of a record by its name behind the prefix; null where there is none. */
+  async read(name: string): Promise<string | null> {
+    await this.#connected();
+    return this.#redis.get(this.#prefix + name);
+  }
+
+  /** The look-up id and the text of every key's record. */
+  async *keys(): AsyncGenerator<readonly [lookupId: string, text: string]> {
+    await this.#connected();
+    for (const node of this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]) {
+      if (node.status === 'wait') await node.connect();
+      let names: string[] = [];
+      for await (const name of scanNames(node, this.#names.key(''))) {
+        names.push(name);
+        if (names.length < textsAtATime) continue;
+        yield* this.#read(node, names);
+        names = [];
+      }
+      yield* this.#read(node, names);
+    }
+  }
+
+  close(): void {
+    this.#redis.disconnect();
+  }
+
+  async *#read(node: Redis, names: readonly string[]): AsyncGenerator<readonly [string, string]> {
+    // One command for each: those of a Cluster's node are in different slots.
+    const texts = await Promise.all(names.map((name) => node.get(name)));
+    for (const [index, name] of names.entries()) {
+      const text = texts[index] ?? null;
+      if (text !== null) yield [name.slice(this.#names.key('').length), text];
+    }
+  }
+
+  async #connected(): Promise<void> {
+    if (this.#redis.status !== 'ready')
+      await once(this.#redis, 'ready', { signal: AbortSignal.timeout(readyMilliseconds) });
+  }
+}

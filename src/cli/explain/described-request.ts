@@ -1,0 +1,58 @@
+import type { AccessEntry } from '../../audit/access-entry.js';
+import { OperatorError } from '../../config/operator-error.js';
+import type { DescribedRequest } from '../../http/explain-request.js';
+import { parseIpAddress } from '../../policy/ip-address.js';
+import type { IpAddress } from '../../policy/ip-address.js';
+import type { KeySought } from './stored-record.js';
+
+/** What is said of a request on the command line; what is left out is taken from the line of the log, or a default. */
+export interface Description {
+  readonly method?: string;
+  readonly path?: string;
+  readonly header?: readonly (readonly [name: string, value: string])[];
+  readonly address?: IpAddress;
+  readonly plain?: true;
+  readonly at?: number;
+}
+
+/** Stands for a host that nobody named. It is on no allowlist. */
+const unnamedHost = 'unnamed.invalid';
+
+/** A request that is described, without its key. */
+export function describedRequest(description: Description, entry: AccessEntry | null): DescribedRequest {
+  const { method = entry?.http.request.method ?? 'GET', path = entry?.url?.path, plain, at } = description;
+  if (path === undefined) throw new OperatorError('Name the path: --path.');
+  const remote = description.address ?? addressIn(entry);
+  const headers = [...(description.header ?? [])];
+  const has = (name: string): boolean => headers.some(([given]) => given.toLowerCase() === name);
+  const tls = plain === undefined && (entry === null || entry.tls !== undefined);
+  if (entry !== null && description.address === undefined) {
+    const { client } = entry;
+    if (!has('x-forwarded-for') && client?.ip !== undefined && client.ip !== entry.source?.ip) {
+      headers.push(['X-Forwarded-For', client.ip]);
+    }
+    const secure = entry.event.code !== 'https_required';
+    if (!has('x-forwarded-proto') && plain === undefined && tls !== secure) {
+      headers.push(['X-Forwarded-Proto', secure ? 'https' : 'http']);
+    }
+  }
+  if (!has('host')) headers.push(['Host', unnamedHost]);
+  return { method, target: path, headers, remote, tls, at: at ?? timeOf(entry) };
+}
+
+/** Whose key a line tells of; null where it tells of none. */
+export function keyOf({ gateway, organization }: AccessEntry): KeySought | null {
+  if (gateway.key?.id !== undefined) return { keyId: gateway.key.id };
+  return organization?.id === undefined ? null : { merchantId: organization.id };
+}
+
+function addressIn(entry: AccessEntry | null): IpAddress {
+  const address = parseIpAddress(entry?.source?.ip ?? '');
+  if (address === null) throw new OperatorError('Name the address that the request comes from: --address.');
+  return address;
+}
+
+function timeOf(entry: AccessEntry | null): number {
+  const time = entry === null ? NaN : Date.parse(entry['@timestamp']);
+  return Number.isNaN(time) ? Date.now() : time;
+}

@@ -1,0 +1,154 @@
+import type { Explanation } from '../../http/explain-request.js';
+import type { DescribedRequest } from '../../http/explain-request.js';
+import { gatewayErrors } from '../../http/errors.js';
+import { denials } from '../../policy/denials.js';
+import type { Credential, RequestFacts } from '../../policy/facts.js';
+import type { RuleOutcome } from '../../policy/explain.js';
+import { recordLines, tableLines } from '../admin/table.js';
+import type { StoredRecord } from './stored-record.js';
+
+/** Everything that there is to show. */
+export interface Explained {
+  readonly environment: string;
+  readonly request: DescribedRequest;
+  /** Null where the request has no key that could be looked up. */
+  readonly record: StoredRecord | null;
+  readonly explanation: Explanation;
+  /** What the line of the log says was decided; null where no line was given. */
+  readonly logged: string | null;
+}
+
+/** An explanation as data, for `--json` and for the text. */
+export function explanationView({ environment, request, record, explanation, logged }: Explained) {
+  const { code, detail, facts, hops, route, torListDigest, answer, rules } = explanation;
+  const { method, target, remote, tls, at } = request;
+  const rows: readonly { code: string; status: number; message: string }[] = [
+    ...denials,
+    ...Object.entries(gatewayErrors).map(([name, told]) => ({ code: name, ...told })),
+  ];
+  const told = rows.find((row) => row.code === code);
+  return {
+    verdict: { code, status: told?.status ?? null, message: told?.message ?? null, detail },
+    logged: logged === null ? null : { code: logged, same: logged === code },
+    request: { method, target, at: new Date(at).toISOString(), environment, remoteAddress: remote.text, tls, route },
+    clientAddress: facts?.clientAddress.text ?? null,
+    hops: hops.map(({ address, trusted }) => ({ address: address.text, trusted })),
+    key: answer === null || record === null ? null : keyView(record),
+    torListDigest,
+    rules: rules.map((rule) => ({
+      code: rule.code,
+      result: rule.result,
+      decides: rule.code === code || (rule.code === 'tor_blocked' && code === 'tor_list_unavailable'),
+      saw: { ...sawFacts(rule, facts), ...sawRecord(rule, record) },
+    })),
+  };
+}
+
+function keyView({ key, merchant }: StoredRecord) {
+  return {
+    keyId: key?.keyId ?? null,
+    merchantId: key?.merchantId ?? null,
+    revision: key?.revision ?? null,
+    merchantRevision: merchant?.revision ?? null,
+  };
+}
+
+function sawFacts({ sawFacts: names }: RuleOutcome, facts: RequestFacts | null): Record<string, unknown> {
+  if (facts === null) return {};
+  return Object.fromEntries(
+    names.map((name) => {
+      if (name === 'clientAddress') return [name, facts.clientAddress.text];
+      return [name, name === 'now' ? new Date(facts.now).toISOString() : facts[name]];
+    }),
+  );
+}
+
+/** Where a record says what a credential has. */
+const placeOf: Readonly<Partial<Record<keyof Credential, readonly ['key' | 'merchant', string]>>> = {
+  keyStatus: ['key', 'status'],
+  merchantStatus: ['merchant', 'status'],
+  goLive: ['merchant', 'goLive'],
+  ipAllowlist: ['merchant', 'ipAllowlist'],
+  originAllowlist: ['merchant', 'originAllowlist'],
+};
+
+function sawRecord({ sawCredential }: RuleOutcome, record: StoredRecord | null): Record<string, unknown> {
+  return Object.fromEntries(
+    sawCredential.map((name) => {
+      const [whose, field] = placeOf[name] ?? ['key', name];
+      return [`${whose}.${field}`, record?.[whose]?.[field] ?? null];
+    }),
+  );
+}
+
+/** An explanation as lines. */
+export function explanationLines(view: ReturnType<typeof explanationView>): string[] {
+  const { verdict, logged, request, hops, clientAddress, key, torListDigest, rules } = view;
+  const decisive = rules.findIndex(({ decides }) => decides);
+  const { code, status, message, detail } = verdict;
+  return [
+    ...recordLines([
+      ['request', `${request.method} ${request.target}, at ${request.at}`],
+      ['gateway', `${request.environment}, route ${request.route ?? 'none'}`],
+      ['key', key === null ? 'none that could be looked up' : keyText(key)],
+      ...(torListDigest === null ? [] : [['Tor list', torListDigest] as const]),
+    ]),
+    '',
+    ...tableLines(
+      ['ADDRESS', 'WHERE', 'BELIEVED', ''],
+      hops.map(({ address, trusted }, index) => [
+        address,
+        index === 0 ? `the connection${request.tls ? ', over TLS' : ', plain'}` : 'X-Forwarded-For',
+        trusted ? 'yes' : 'no',
+        index === hops.length - 1 && clientAddress === address ? 'the client' : '',
+      ]),
+    ),
+    ...(rules.length === 0 ? [] : ['']),
+    ...(rules.length === 0
+      ? []
+      : tableLines(
+          ['RULE', 'RESULT', 'WHAT IT SAW'],
+          rules.map((rule, index) => [
+            rule.code,
+            resultText(rule, decisive !== -1 && index > decisive),
+            sawText(rule.saw),
+          ]),
+        )),
+    '',
+    `Verdict: ${code}${status === null ? '' : `, ${status} ${message ?? ''}`}${detail === null ? '' : ` (${detail})`}.`,
+    ...(logged === null ? [] : [loggedText(logged)]),
+  ];
+}
+
+function keyText({ keyId, merchantId, revision, merchantRevision }: ReturnType<typeof keyView>): string {
+  if (keyId === null) return 'unknown to the key store';
+  return `${valueText(keyId)} (revision ${valueText(revision)}) of ${valueText(merchantId)} (revision ${valueText(merchantRevision)})`;
+}
+
+function resultText({ result, decides }: { result: string; decides: boolean }, behind: boolean): string {
+  if (decides) return result === 'undecidable' ? 'CANNOT BE TOLD' : 'FAILS, and decides';
+  if (behind) return result === 'fails' ? 'not asked; it would fail' : 'not asked';
+  return result;
+}
+
+const mostEntries = 8;
+
+function sawText(saw: Readonly<Record<string, unknown>>): string {
+  return Object.entries(saw)
+    .map(([name, value]) => `${name}: ${valueText(value)}`)
+    .join('; ');
+}
+
+function valueText(value: unknown): string {
+  if (Array.isArray(value)) {
+    const more = value.length - mostEntries;
+    return `[${value.slice(0, mostEntries).map(String).join(', ')}${more > 0 ? `, and ${more} more` : ''}]`;
+  }
+  if (typeof value === 'object' && value !== null) return Object.values(value).map(String).join(' ');
+  return String(value);
+}
+
+function loggedText({ code, same }: { readonly code: string; readonly same: boolean }): string {
+  if (same) return 'The log says the same.';
+  return `The log says ${code}: records and lists are those of now, and headers that the log does not keep may have decided.`;
+}

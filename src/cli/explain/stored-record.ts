@@ -1,0 +1,149 @@
+import { MemoryRecords } from '../../adapters/memory/memory-records.js';
+import type { StoredRecords } from '../../adapters/memory/memory-records.js';
+import { readRecordsFile } from '../../adapters/memory/records-file.js';
+import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
+import { OperatorError } from '../../config/operator-error.js';
+import type { Config } from '../../config/schema.js';
+import { lookupIdOf } from '../../gateway/api-key.js';
+import type { KeyStore } from '../../gateway/ports.js';
+import { RecordKeyStore } from '../../gateway/record-key-store.js';
+import { readPepper } from '../open-ports.js';
+import { redisAddressOf } from '../redis-address.js';
+
+/** Whose key a request has: by its id, by its merchant, or the key itself, which came from standard input. */
+export type KeySought = { readonly keyId: string } | { readonly merchantId: string } | { readonly key: string };
+
+/** A key's record and its merchant's, as they are stored; null of one that is not there. */
+export interface StoredRecord {
+  readonly key: Readonly<Record<string, unknown>> | null;
+  readonly merchant: Readonly<Record<string, unknown>> | null;
+  /** Answers every question by this record, as a gateway would. */
+  readonly keyStore: Pick<KeyStore, 'find'>;
+}
+
+/** Where records are, as they are stored. */
+interface Stored {
+  /** By the name behind the prefix; null where there is none. */
+  read(name: string): Promise<unknown>;
+  /** Look-up ids and records. */
+  keys(): AsyncIterable<readonly [string, unknown]>;
+}
+
+/**
+ * Finds a record where the gateway finds it.
+ * @throws OperatorError where the store cannot be asked, or has no such key
+ */
+export async function findStoredRecord(config: Config, sought: KeySought): Promise<StoredRecord> {
+  const { keyStore, keys, environment } = config;
+  const pepper = await readPepper(keys.pepperFile);
+  if (keyStore.kind === 'memory') {
+    const { recordsFile } = keyStore.memory;
+    if (recordsFile === null) throw new OperatorError('The records are in the memory of the gateway alone.');
+    return recordIn(inFile(await readRecordsFile(recordsFile)), sought, environment, pepper);
+  }
+  const redis = new RedisStoredRecords(await redisAddressOf(keyStore.redis), keyStore.redis.prefix);
+  try {
+    return await recordIn(inRedis(redis), sought, environment, pepper);
+  } catch (error) {
+    if (error instanceof OperatorError) throw error;
+    const reason = error instanceof Error ? error.message : 'unknown reason';
+    throw new OperatorError(`Redis at ${keyStore.redis.url} cannot be asked: ${reason}.`, { cause: error });
+  } finally {
+    redis.close();
+  }
+}
+
+async function recordIn(
+  stored: Stored,
+  sought: KeySought,
+  environment: string,
+  pepper: Buffer | null,
+): Promise<StoredRecord> {
+  const [lookupId, key] = await keyIn(stored, sought, environment, pepper);
+  const { merchantId } = asRecord(key) ?? {};
+  const merchant = typeof merchantId === 'string' ? await stored.read(`merchant:${merchantId}`) : null;
+  const records: Record<string, unknown> = { 'mg:meta': await stored.read('meta') };
+  if (key !== null) records[`mg:key:${lookupId}`] = key;
+  if (merchant !== null) records[`mg:merchant:${String(merchantId)}`] = merchant;
+  if (records['mg:meta'] === null) delete records['mg:meta'];
+  const known = new RecordKeyStore(new MemoryRecords(records));
+  return {
+    key: asRecord(key),
+    merchant: asRecord(merchant),
+    keyStore: { find: () => known.find(lookupId) },
+  };
+}
+
+async function keyIn(
+  stored: Stored,
+  sought: KeySought,
+  environment: string,
+  pepper: Buffer | null,
+): Promise<readonly [lookupId: string, key: unknown]> {
+  if ('key' in sought) {
+    const lookupId = lookupIdOf(sought.key, pepper);
+    return [lookupId, await stored.read(`key:${lookupId}`)];
+  }
+  let best: readonly [string, unknown] | null = null;
+  let bestRank = 0;
+  for await (const found of stored.keys()) {
+    const rank = rankOf(asRecord(found[1]), sought, environment);
+    if (rank <= bestRank) continue;
+    [best, bestRank] = [found, rank];
+    if (rank === highestRank) break;
+  }
+  if (best !== null) return best;
+  const what = 'keyId' in sought ? `key ${sought.keyId}` : `key of the merchant ${sought.merchantId}`;
+  throw new OperatorError(`The key store has no ${what}.`);
+}
+
+const highestRank = 4;
+
+/** Of a merchant's keys one that would be used: of this environment, and active. */
+function rankOf(
+  record: Readonly<Record<string, unknown>> | null,
+  sought: Exclude<KeySought, { key: string }>,
+  environment: string,
+): number {
+  if (record === null) return 0;
+  if ('keyId' in sought) return record.keyId === sought.keyId ? highestRank : 0;
+  if (record.merchantId !== sought.merchantId) return 0;
+  return 1 + (record.environment === environment ? 2 : 0) + (record.status === 'ACTIVE' ? 1 : 0);
+}
+
+function asRecord(value: unknown): Readonly<Record<string, unknown>> | null {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as Readonly<Record<string, unknown>>)
+    : null;
+}
+
+function inFile(records: StoredRecords): Stored {
+  const prefix = 'mg:key:';
+  return {
+    read: (name) => Promise.resolve(records[`mg:${name}`] ?? null),
+    // eslint-disable-next-line @typescript-eslint/require-await -- those of other stores come one by one
+    keys: async function* () {
+      for (const [name, record] of Object.entries(records)) {
+        if (name.startsWith(prefix)) yield [name.slice(prefix.length), record] as const;
+      }
+    },
+  };
+}
+
+function inRedis(redis: RedisStoredRecords): Stored {
+  return {
+    read: async (name) => jsonIn(await redis.read(name)),
+    keys: async function* () {
+      for await (const [lookupId, text] of redis.keys()) yield [lookupId, jsonIn(text)] as const;
+    },
+  };
+}
+
+/** What is no JSON is handed on as a text, which is no record either. */
+function jsonIn(text: string | null): unknown {
+  try {
+    return text === null ? null : JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,315 @@
+import { writeFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
+import fc from 'fast-check';
+import t from 'tap';
+import type { Test } from 'tap';
+import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
+import type { StoredRecords } from '../../src/adapters/memory/memory-records.js';
+import { explainCommand } from '../../src/cli/explain.js';
+import { run } from '../../src/cli/run.js';
+import { loadConfig } from '../../src/config/load.js';
+import type { TorExits } from '../../src/gateway/ports.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import { explainRequest } from '../../src/http/explain-request.js';
+import { createRouteTable } from '../../src/http/routes.js';
+import { compileIpRanges } from '../../src/policy/ip-ranges.js';
+import { denials } from '../../src/policy/denials.js';
+import { startRedis, withoutRedis } from '../adapters/redis-server.js';
+import {
+  ask,
+  connect,
+  exchangeBytes,
+  liveKey,
+  parseAnswer,
+  recordsOf,
+  requestBytes,
+  startTestGateway,
+  startUpstream,
+  testKey,
+} from '../http/harness.js';
+import { address } from '../policy/fixtures.js';
+import { until } from '../telemetry/open-log.js';
+
+const exit = '198.51.100.66';
+const untold = '198.51.100.67';
+const exits: TorExits = {
+  has: ({ text }) => (text === untold ? null : text === exit),
+  digest: 'ab',
+  unavailableReason: () => null,
+  status: () => ({ available: true, digest: 'ab', size: 1, ageSeconds: 0, sources: [] }),
+  close: () => Promise.resolve(),
+};
+
+const allowlists = { ipAllowlist: ['192.0.2.0/24'], originAllowlist: ['shop.example'] };
+const listedKey = 'svc_live_listed00000000';
+const revokedKey = 'svc_live_revoked0000000';
+const orphanKey = 'svc_live_orphan00000000';
+
+function records(): StoredRecords {
+  const orphan = recordsOf(orphanKey, { key: { keyId: 'key_o', merchantId: 'm_o' } });
+  return {
+    ...Object.fromEntries(Object.entries(orphan).filter(([name]) => name !== 'mg:merchant:m_o')),
+    ...recordsOf(liveKey),
+    ...recordsOf(testKey, { key: { keyId: 'key_t' } }),
+    ...recordsOf(listedKey, {
+      key: { keyId: 'key_l', merchantId: 'm_l', permissions: ['payouts:read'], revision: 7 },
+      merchant: { ...allowlists, revision: 12 },
+    }),
+    ...recordsOf(revokedKey, { key: { keyId: 'key_r', status: 'REVOKED' } }),
+  };
+}
+
+/** Mostly what passes, so that the later rules get their turn. */
+const mostly = <T>(good: readonly T[], ...others: readonly T[]): fc.Arbitrary<T> =>
+  fc.oneof({ weight: 7, arbitrary: fc.constantFrom(...good) }, { weight: 2, arbitrary: fc.constantFrom(...others) });
+/** A header, as a rule once and of a kind that passes. */
+const header = (name: string, good: readonly string[], ...others: readonly string[]) => {
+  const values = fc.oneof(
+    { weight: 8, arbitrary: mostly(good, ...others).map((value) => [value]) },
+    { weight: 1, arbitrary: fc.subarray([...good, ...others], { maxLength: 2 }) },
+  );
+  return values.map((chosen) => chosen.map((value) => [name, value] as const));
+};
+
+/** Requests of which each part may be what lets it pass or what refuses it. */
+const anyRequest = fc.record({
+  method: mostly(['GET'], 'POST', 'DELETE', 'TRACE'),
+  path: mostly(['/v1/payouts'], '/v1/transactions/7?a=b', '/v1/nowhere', '/v1//payouts', '/v1/%70ayouts', '/payouts'),
+  host: mostly<string | null>(['shop.example'], 'localhost', 'a.onion', 'shop.example:8443', 'no host', null),
+  key: header('X-Api-Key', [liveKey, listedKey], testKey, revokedKey, orphanKey, 'svc_live_unknown', 'sk_live_1', ''),
+  origin: header('Origin', ['https://shop.example'], 'https://evil.example', 'null'),
+  referer: header('referer', ['https://shop.example/till'], 'http://abcdef.onion/'),
+  forwardedFor: header(
+    'X-Forwarded-For',
+    ['192.0.2.7', '::ffff:192.0.2.7', '10.1.1.1, 192.0.2.8, 10.0.0.1'],
+    ...['203.0.113.9', `192.0.2.7, ${exit}`, untold, '10.0.0.1', 'unknown', '192.0.2.7:80', ''],
+  ),
+  proto: mostly<string | null>(['https'], 'http', 'HTTPS', null),
+});
+
+t.test('what is explained is what the gateway decides, whatever is asked', async (t) => {
+  const upstream = await startUpstream(t);
+  const seen = new Set<string>();
+  for (const environment of ['live', 'test'] as const) {
+    const text = JSON.stringify({ environment, trustedProxies: ['127.0.0.1', '10.0.0.0/8'] });
+    const keyStore = new RecordKeyStore(new MemoryRecords(records()));
+    const gateway = await startTestGateway(t, {
+      ...{ upstreamUrl: upstream.url, keyStore, torExits: exits },
+      config: { environment, trustedProxies: ['127.0.0.1', '10.0.0.0/8'], throttle: { enabled: false } },
+    });
+    const config = loadConfig({ text });
+    const sources = {
+      ...{ environment, torExits: exits, geoIp: null, clock: { now: () => Date.now() }, keyStore, pepper: null },
+      trustedProxies: compileIpRanges(config.trustedProxies),
+      routes: createRouteTable(config),
+      headLimits: config.limits,
+      maxBodyBytes: config.limits.bodyBytes,
+    };
+    await fc.assert(
+      fc.asyncProperty(anyRequest, async ({ method, path, host, key, origin, referer, forwardedFor, proto }) => {
+        const protos = proto === null ? [] : [['X-Forwarded-Proto', proto] as const];
+        const headers = [...key, ...origin, ...referer, ...forwardedFor, ...protos];
+        const count = gateway.lines.length;
+        const bytes = requestBytes({ method, path, host, headers });
+        const answer = parseAnswer(await exchangeBytes(connect(gateway.http, null), bytes));
+        await until(() => gateway.lines.length > count);
+        const line = gateway.lines.at(-1) as { event: { code: string }; client: { ip?: string } };
+        const explained = await explainRequest(
+          {
+            ...{ method, target: path, remote: address('127.0.0.1'), tls: false, at: Date.now() },
+            headers: [...(host === null ? [] : [['Host', host] as const]), ...headers, ['Connection', 'close']],
+          },
+          sources,
+        );
+        const { code, facts, hops, rules } = explained;
+        seen.add(code);
+        t.equal(code, line.event.code, bytes);
+        t.equal(facts?.clientAddress.text, line.client.ip, bytes);
+        if (facts !== null) t.equal(hops.at(-1)?.address.text, line.client.ip);
+        const decisive = rules.find(({ result }) => result !== 'passes');
+        const ofRule = denials.some((denial) => denial.code === code);
+        if (ofRule) t.same([decisive?.code, decisive?.result], [code, 'fails']);
+        else if (decisive !== undefined) t.match(code, /_unavailable$/);
+        return code === 'accepted' ? answer.status === 200 : answer.status >= 400;
+      }),
+      { seed: 20261120, numRuns: environment === 'live' ? 150 : 50 },
+    );
+  }
+  const wanted = ['accepted', 'https_required', 'tor_blocked', 'key_required', 'key_format', 'key_unknown'];
+  const others = ['ip_not_allowed', 'test_key_in_live', 'invalid_host', 'invalid_forwarded_for', 'invalid_path'];
+  t.same(
+    [...wanted, ...others].filter((code) => !seen.has(code)),
+    [],
+    'most ways to decide have had their turn',
+  );
+});
+
+interface Outcome {
+  readonly status: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+async function explain(...args: string[]): Promise<Outcome> {
+  let [out, err] = ['', ''];
+  const status = await run(['explain', ...args], { out: (text) => (out += text), err: (text) => (err += text) });
+  return { status, out, err };
+}
+
+async function explainWithInput(input: string, ...args: string[]): Promise<string> {
+  let out = '';
+  const io = { out: (text: string) => (out += text), err: () => undefined };
+  await explainCommand(io, Readable.from([Buffer.from(input)])).parseAsync(args, { from: 'user' });
+  return out;
+}
+
+function configOf(t: Test, more: object = {}): string {
+  const directory = t.testdir({ 'records.json': JSON.stringify(records()) });
+  const keyStore = { kind: 'memory', memory: { recordsFile: `${directory}/records.json` } };
+  const config = { trustedProxies: ['10.0.0.0/8'], torExits: { enabled: false }, keyStore, ...more };
+  writeFileSync(`${directory}/config.yaml`, JSON.stringify(config));
+  return `${directory}/config.yaml`;
+}
+
+t.test('a described request is explained rule by rule, with what each saw and how the client was found', async (t) => {
+  const config = configOf(t);
+  const described = [
+    '--config',
+    config,
+    '--key-id',
+    'key_l',
+    '--path',
+    '/v1/payouts',
+    '--header',
+    'Origin: https://shop.example',
+  ];
+  const proxied = [...described, '--address', '10.0.0.1', '--header', 'X-Forwarded-For: 1.2.3.4, 192.0.2.9, 10.0.0.2'];
+  const accepted = await explain(...proxied);
+  t.match(accepted, { status: 0, err: '' });
+  for (const line of [
+    /^key +key_l \(revision 7\) of m_l \(revision 12\)$/m,
+    /^10\.0\.0\.1 +the connection, over TLS +yes$/m,
+    /^10\.0\.0\.2 +X-Forwarded-For +yes$/m,
+    /^192\.0\.2\.9 +X-Forwarded-For +no +the client$/m,
+    /^https_required +passes +secure: true$/m,
+    /^ip_not_allowed +passes +clientAddress: 192\.0\.2\.9; merchant\.ipAllowlist: \[192\.0\.2\.0\/24\]$/m,
+    /^permission_denied +passes +resource: payouts; access: read; key\.permissions: \[payouts:read\]$/m,
+    /^Verdict: accepted\.$/m,
+  ]) {
+    t.match(accepted.out, line);
+  }
+  t.notMatch(accepted.out, '1.2.3.4', 'what an untrusted hop said is not looked at');
+  const refused = await explain(...described, '--address', '203.0.113.5', '--method', 'POST', '--json');
+  const view = JSON.parse(refused.out) as { rules: { code: string; result: string; decides: boolean; saw: object }[] };
+  t.match(view, {
+    verdict: { code: 'ip_not_allowed', status: 401, message: 'IP address not allowed' },
+    clientAddress: '203.0.113.5',
+    key: { keyId: 'key_l', merchantId: 'm_l', revision: 7, merchantRevision: 12 },
+  });
+  t.same(
+    view.rules.map(({ code }) => code),
+    denials.map(({ code }) => code),
+  );
+  t.same(
+    view.rules.filter(({ decides }) => decides).map(({ code }) => code),
+    ['ip_not_allowed'],
+  );
+  t.match(
+    view.rules.find(({ code }) => code === 'permission_denied'),
+    { result: 'fails', saw: { resource: 'payouts', access: 'write', 'key.permissions': ['payouts:read'] } },
+  );
+  t.match(
+    (await explain(...described, '--address', '192.0.2.1', '--plain')).out,
+    /^https_required +FAILS, and decides/m,
+  );
+  const lost = ['--config', config, '--address', '192.0.2.1', '--path', '/v1/payouts'];
+  t.match(
+    (await explain(...lost, '--key-id', 'key_o')).out,
+    /Verdict: key_store_unavailable, 503 .*no record of merchant/,
+  );
+  t.match((await explain(...lost, '--merchant', 'm_l')).out, /^key +key_l/m);
+  t.match(await explainWithInput(`${revokedKey}\n`, ...lost, '--key-stdin'), 'Verdict: key_inactive, 401');
+  t.match(
+    await explainWithInput('svc_live_nobody\n', ...lost, '--key-stdin'),
+    /unknown to the key store[^]*key_unknown/,
+  );
+  t.match((await explain(...lost, '--key-id', 'key_none')).err, 'The key store has no key key_none.');
+});
+
+t.test('a line of the log is explained, and compared with what it says', async (t) => {
+  const gateway = await startTestGateway(t, { records: records(), config: { trustedProxies: ['127.0.0.1'] } });
+  const config = configOf(t, { trustedProxies: ['127.0.0.1'] });
+  const proxied = [['x-forwarded-for', '203.0.113.5']] as const;
+  await ask(gateway, { path: '/v1/payouts', headers: [['x-api-key', listedKey], ...proxied] });
+  await exchangeBytes(connect(gateway.http, null), requestBytes({ headers: [['x-api-key', liveKey]] }));
+  await ask(gateway, {
+    headers: [
+      ['x-api-key', revokedKey],
+      ['x-forwarded-proto', 'http'],
+    ],
+  });
+  await ask(gateway, {});
+  await until(() => gateway.lines.length === 4);
+  for (const line of gateway.lines) {
+    const { event } = line as { event: { code: string } };
+    const text = `${JSON.stringify(line)}\n`;
+    const view = JSON.parse(await explainWithInput(text, '--config', config, '--line', '-', '--json')) as object;
+    t.match(view, { verdict: { code: event.code }, logged: { code: event.code, same: true } }, event.code);
+  }
+  const [first] = gateway.lines;
+  const changed = JSON.stringify(first).replace('203.0.113.5', '192.0.2.1');
+  const text = await explainWithInput(
+    changed,
+    '--config',
+    config,
+    '--line',
+    '-',
+    '--header',
+    'Origin: https://shop.example',
+  );
+  t.match(text, /Verdict: accepted\.\nThe log says ip_not_allowed: records and lists are those of now/);
+  await t.rejects(
+    explainWithInput(`${changed}\n${changed}\n`, '--config', config, '--line', '-'),
+    /more than one request/,
+  );
+  await t.rejects(explainWithInput('{}\n', '--config', config, '--line', '-'), /no line of a request/);
+});
+
+t.test('wrong usage is told, and a key in it is not', async (t) => {
+  const where = ['--address', '192.0.2.1', '--path', '/v1/payouts', '--config', configOf(t)];
+  for (const wrong of [
+    ['--path', `/v1/${liveKey}`],
+    ['--header', `X-API-Key: ${liveKey}`],
+    ['--header', 'x-api-key: other'],
+    ['--header', `Cookie: ${liveKey}`],
+    ['--key-id', liveKey],
+    ['--merchant', liveKey],
+    ['--key-id', 'a', '--merchant', 'b'],
+    ...[['--method', 'get it'], ['--header', 'no colon'], ['--address', '192.0.2.1:80'], ['--at', 'noon'], ['extra']],
+  ]) {
+    const { status, out, err } = await explain(...where, ...wrong);
+    t.equal(status, 2, wrong.join(' '));
+    t.equal(out, '');
+    t.notMatch(err, 'TestOnly');
+  }
+  t.match(await explain('--address', '192.0.2.1'), { status: 1, err: /Name the path/ });
+  t.match(await explain('--path', '/v1'), { status: 1, err: /Name the address/ });
+});
+
+t.test('records are found in Redis, where gateways find them', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const keyStore = { kind: 'redis', redis: { url: server.url, prefix: 'x:' } };
+  const args = ['--config', configOf(t, { keyStore }), '--address', '192.0.2.1', '--path', '/v1/payouts'];
+  t.match((await explain(...args, '--key-id', 'key_l')).err, 'The key store has no key key_l.');
+  const stored = Object.entries(records()).filter(([name]) => name !== 'mg:meta');
+  for (const [name, record] of stored) await server.client.set(name.replace('mg:', 'x:'), JSON.stringify(record));
+  await server.client.set('x:key:broken', 'no JSON');
+  t.match((await explain(...args, '--key-id', 'key_l')).out, 'Verdict: key_store_unavailable, 503', 'not seeded');
+  await server.client.set('x:meta', JSON.stringify(records()['mg:meta']));
+  t.match((await explain(...args, '--key-id', 'key_l')).out, 'Verdict: origin_not_allowed, 401');
+  t.match((await explain(...args, '--merchant', 'm_1')).out, /^key +key_1 /m, 'the active one of the environment');
+  const left = await server.client.keys('*gateway*');
+  t.same(left, [], 'and no gateway appears');
+  await server.kill();
+  t.match(await explain(...args, '--key-id', 'key_l'), { status: 1, err: /^Redis at redis:.* cannot be asked/ });
+});
