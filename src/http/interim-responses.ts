@@ -76,8 +76,9 @@ export function connectorWithoutInterim(options: buildConnector.BuildOptions): b
 function dropInterim(socket: Socket): void {
   const filter = new InterimFilter();
   filters.set(socket, filter);
-  const read = socket.read.bind(socket) as () => Buffer | null;
-  socket.read = () => {
+  const read = socket.read.bind(socket) as (size?: number) => Buffer | null;
+  socket.read = (size) => {
+    if (size !== undefined) return read(size); // Node's own `read(0)`, which takes nothing
     for (;;) {
       const chunk = read();
       const passed = filter.pass(chunk);
