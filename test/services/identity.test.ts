@@ -1,4 +1,5 @@
 import t from 'tap';
+import { Refusal } from '../../src/rest/refusal.js';
 import { merchantA, servicesFixture } from './services-fixture.js';
 
 const forbidden = { status: 403, body: { success: false, message: 'Forbidden', data: null } };
@@ -56,6 +57,50 @@ t.test('nobody without an identity learns which paths there are, or has a body r
   t.same(await call(null, 'POST', '/dev/payouts'), forbidden);
   t.same(await call(merchantA, 'POST', '/dev/payouts', { payload: '{', from: '10.0.0.1' }), forbidden);
 });
+
+t.test(
+  'of all routes three need no identity: health and the description, which say nothing of a merchant',
+  async (t) => {
+    const assertions = { verify: () => Promise.reject(new Refusal(403, 'Forbidden')) };
+    const { app, call } = await servicesFixture(t, { assertions });
+    await app.ready();
+    const above: string[] = [];
+    const routes: (readonly [method: 'GET', path: string])[] = [];
+    const printed = app.printRoutes({ commonPrefix: false });
+    for (const [, lead = '', part = '', methods = ''] of printed.matchAll(/^(.*)[├└]── (\S+) \(([A-Z, ]+)\)$/gm)) {
+      above.splice(lead.length / 4, above.length, part);
+      for (const method of methods.split(', ')) routes.push([method as 'GET', above.join('').replaceAll(/:\w+/g, '1')]);
+    }
+    t.ok(routes.length > 15, `${routes.length} routes`);
+    t.ok(routes.some(([, path]) => path === '/dev/customers/1'));
+    const open: string[] = [];
+    for (const [method, path] of routes) {
+      const { statusCode } = await app.inject({
+        method,
+        url: path.replaceAll(/:\w+/g, '1'),
+        remoteAddress: '10.0.0.1',
+      });
+      if (statusCode !== 403) open.push(`${method} ${path}`);
+    }
+    t.same(
+      open.toSorted(),
+      ['/livez', '/openapi.json', '/readyz'].flatMap((path) => [`GET ${path}`, `HEAD ${path}`]).toSorted(),
+    );
+    for (const path of [
+      '/livez/',
+      '//livez',
+      '/LIVEZ',
+      '/livez/../transactions',
+      '/transactions/livez',
+      '/%6civez/x',
+    ]) {
+      t.same(await call(merchantA, 'GET', path, { from: '10.0.0.1' }), forbidden, path);
+    }
+    const { app: local } = await servicesFixture(t);
+    const fromAfar = await local.inject({ url: '/livez', remoteAddress: '10.0.0.1' });
+    t.equal(fromAfar.statusCode, 403, 'without signatures nobody from elsewhere is answered at all');
+  },
+);
 
 t.test('no answer may be kept by a cache', async (t) => {
   const { app } = await servicesFixture(t);
