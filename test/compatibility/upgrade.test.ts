@@ -8,6 +8,7 @@ import { loadConfig } from '../../src/config/load.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { ask, connect, exchangeBytes, startTestGateway, startUpstream } from '../http/harness.js';
 import { pepper, registryFixture } from '../registry/registry-fixture.js';
+import { bankPayout, ledgerSum, merchantA, merchantB, servicesFixture } from '../services/services-fixture.js';
 
 /*
  * What released versions wrote must go on working: each folder here is a version, and what it holds is never changed.
@@ -124,5 +125,45 @@ for (const version of versions) {
     t.equal((await call<unknown[]>('GET', '/events')).body.data.length, 6, 'with every event');
     const again = await openRegistryDatabase({ url: `sqlite:${directory}/registry.db`, generation: 'another' });
     await again.destroy();
+  });
+
+  t.test(`the services’ database of ${version} goes on where it was`, async (t) => {
+    const file = path.join(t.testdir(), 'services.db');
+    const old = new Libsql(file);
+    old.exec(read('services.sql'));
+    old.close();
+    const { call, database, pass } = await servicesFixture(t, { url: `sqlite:${file}` });
+    const payouts = async () =>
+      (await call(merchantA, 'GET', '/dev/payouts')).body.data as { id: string; status: string; amount: number }[];
+    const statuses = async () => (await payouts()).map(({ status }) => status);
+    t.same(await statuses(), ['pending', 'processing', 'failed', 'successful']);
+    await pass(600_000);
+    await pass(600_000);
+    t.same(
+      await statuses(),
+      ['successful', 'successful', 'failed', 'successful'],
+      'what was under way comes to its end',
+    );
+
+    const wallets = await call(merchantA, 'GET', '/dev/wallets');
+    const wallet = (wallets.body.data as { id: string; balance: number; currency: string }[]).find(
+      ({ currency }) => currency === 'NGN',
+    );
+    t.equal(wallet?.balance, 748_300);
+    t.equal(await ledgerSum(database, wallet?.id ?? ''), 748_300, 'and no money has come or gone');
+    const [largest] = (await call(merchantB, 'GET', '/dev/wallets')).body.data as { balance: number }[];
+    t.equal(largest?.balance, Number.MAX_SAFE_INTEGER);
+
+    const again = (amount: number) =>
+      call(merchantA, 'POST', '/dev/payouts', {
+        body: bankPayout(wallet?.id ?? '', { amount, remarks: 'Paid' }),
+        headers: { 'idempotency-key': 'invoice-1' },
+      });
+    const paid = (await payouts()).find(({ amount }) => amount === 250_000);
+    t.match(await again(250_000), { status: 201, body: { data: { id: paid?.id } } }, 'a repeated request pays nothing');
+    t.equal((await again(250_001)).status, 422);
+    t.equal((await payouts()).length, 4);
+    const found = await call(merchantA, 'GET', `/dev/customers?search=${encodeURIComponent('öberg')}`);
+    t.match(found.body.data, [{ firstName: 'Åsa', lastName: 'Öberg' }]);
   });
 }
