@@ -31,6 +31,7 @@ COPY --from=dependencies /app/node_modules /app/node_modules
 COPY --from=build /app/dist /app/dist
 COPY package.json LICENSE /app/
 COPY config /app/config
+COPY tor-exit-list/example-snapshot.txt /app/tor-exit-list/
 # The only places that are written: a snapshot and, for SQLite, the databases.
 RUN mkdir -p /var/lib/merchant-gateway/var /var/lib/merchant-gateway/data \
  && chown -R 1000:1000 /var/lib/merchant-gateway

@@ -84,7 +84,7 @@ listen:
   https: { host: 127.0.0.1, port: $https, certFile: /etc/merchant-gateway/tls.crt, keyFile: /etc/merchant-gateway/tls.key }
   http: null
   management: { host: 127.0.0.1, port: $management }
-torExits: { sources: [/etc/merchant-gateway/tor-exits.txt], allowReserved: true }
+torExits: { sources: [/etc/merchant-gateway/tor-exits.txt], allowReserved: true, snapshotFile: ${snapshot:-var/tor-exits.json} }
 upstreams: { none: { url: 'http://127.0.0.1:9' } }
 routes: [{ path: /payouts, upstream: none, resource: payouts }]
 YAML
@@ -114,14 +114,18 @@ refuses() { # what is missing, what is said, the part
   expect "$1 ($(grep -E "$3" <<<"$said" | head -n 1 | cut -c1-150))" "$3" "$said"
 }
 
-config 'keyStore: { kind: memory, memory: { recordsFile: /etc/merchant-gateway/records.json } }'
-inside "${entry[@]}" gateway --config "$file" >"$work/log" 2>&1 &
-runner=$!
-for _ in $(seq 300); do
-  ready=$(curl -s "http://127.0.0.1:$management/readyz" || true)
-  [ -n "$ready" ] && break
-  sleep 0.1
-done
+start_gateway() { # and waits until it says whether it is ready
+  inside "${entry[@]}" gateway --config "$file" >"$work/log" 2>&1 &
+  runner=$!
+  for _ in $(seq 300); do
+    ready=$(curl -s "http://127.0.0.1:$management/readyz" || true)
+    [ -n "$ready" ] && break
+    sleep 0.1
+  done
+}
+records='keyStore: { kind: memory, memory: { recordsFile: /etc/merchant-gateway/records.json } }'
+config "$records"
+start_gateway
 expect 'it is ready' '"ready"' "$ready"
 expect 'it answers over TLS' '502' "$(curl -sk -o /dev/null -w '%{http_code}' -H "x-api-key: $key" "https://127.0.0.1:$https/v1/payouts")"
 expect 'and without a key as it must' 'API Key is required' "$(curl -sk "https://127.0.0.1:$https/v1/payouts")"
@@ -132,23 +136,29 @@ expect 'it has no capability, and can get none' 'CapBnd:.0000000000000000' "$sta
 expect 'nor privileges by what it runs' 'NoNewPrivs:.1' "$status"
 expect 'its data are limited' 'Max data size +536870912' "$(cat "/proc/$runner/limits")"
 echo "it takes $(($(sed -nE 's/VmRSS:\s+([0-9]+).*/\1/p' <<<"$status") / 1024)) MiB of memory"
+[ -s "/proc/$runner/root/var/lib/merchant-gateway/var/tor-exits.json" ] && ok 'it keeps the Tor list where it may write' || not_ok 'it keeps no Tor list'
 kill -TERM "$runner"
 if wait "$runner"; then ok 'SIGTERM ends it with status 0'; else not_ok "SIGTERM ends it with status $?"; fi
 expect 'after a drain' 'drained' "$(cat "$work/log")"
 expect 'it cannot write elsewhere' 'EROFS|read-only' "$(inside node -e 'fs.writeFileSync("/app/x", "")' 2>&1 || true)"
 
 echo '== what it says when something is missing'
+snapshot=/app/tor-exits.json config "$records"
+start_gateway
+expect 'without a place for the Tor list it runs' '"ready"' "$ready"
+kill -TERM "$runner" && wait "$runner" || not_ok "SIGTERM ends it with status $?"
+expect 'and says that it cannot keep it' 'snapshot of the Tor exit list cannot be written' "$(cat "$work/log")"
 config 'keyStore: { kind: memory, memory: { recordsFile: /etc/merchant-gateway/missing.json } }'
 refuses 'the records' 1 'missing\.json cannot be read: there is no such file'
 config 'keyStore: { kind: memory }'
 refuses 'the name of the records' 2 'keyStore\.memory\.recordsFile: expected'
-config 'keyStore: { kind: memory, memory: { recordsFile: /etc/merchant-gateway/records.json } }' 'keys: { pepperFile: /etc/merchant-gateway/pepper }'
+config "$records" 'keys: { pepperFile: /etc/merchant-gateway/pepper }'
 refuses 'the pepper' 1 'pepper cannot be read: there is no such file'
-config 'keyStore: { kind: memory, memory: { recordsFile: /etc/merchant-gateway/records.json } }'
+config "$records"
 chmod 0600 "$etc/tls.key"
 refuses 'the right to read the private key' 1 'private key .* cannot be read: permission denied'
 chmod 0444 "$etc/tls.key"
-config 'accessLog: { destination: /var/log/access.log }' 'keyStore: { kind: memory, memory: { recordsFile: /etc/merchant-gateway/records.json } }'
+config 'accessLog: { destination: /var/log/access.log }' "$records"
 refuses 'a place for the access log' 1 'access log .* cannot be opened'
 config 'registry: { tokenFile: /etc/merchant-gateway/absent }' 'keyStore: { redis: { url: "redis://127.0.0.1:9" } }'
 refuses 'the token of administrators' 1 'token file .* cannot be read: there is no such file' registry

@@ -28,7 +28,13 @@ t.test('the image is built from the lock file, and holds nothing but what it run
   const installs = textsOf('RUN').filter((text) => text.includes('npm ') && !text.startsWith('npm run '));
   t.equal(installs.length, 2);
   for (const text of installs) t.match(text, /^npm ci .*--ignore-scripts/);
-  t.match(textsOf('COPY', lastStage), [/^--from=dependencies/, /^--from=build/, /^package\.json LICENSE/, /^config/]);
+  t.match(textsOf('COPY', lastStage), [
+    /^--from=dependencies/,
+    /^--from=build/,
+    /^package\.json LICENSE/,
+    /^config/,
+    /^tor-exit-list/,
+  ]);
   t.notMatch([...textsOf('ARG'), ...textsOf('ENV')].join('\n'), /token|password|secret|key/i);
   t.match(
     textsOf('ARG')[0],
