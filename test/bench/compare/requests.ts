@@ -68,3 +68,20 @@ export function payouts(keys: number): () => string {
   const remarks = 'Invoice 42'.padEnd(206 - JSON.stringify(bare).length, '.');
   return accepted(keys, '/v1/dev/payouts', JSON.stringify({ ...bare, remarks }));
 }
+
+/** Accepted requests whose keys are drawn as in life: the second is asked with half as often as the first, the third a third as often. */
+export function zipf(keys: number): () => string {
+  const sums = new Float64Array(keys);
+  let sum = 0;
+  for (let number = 0; number < keys; number += 1) sums[number] = sum += 1 / (number + 1);
+  return () => {
+    const drawn = Math.random() * sum;
+    let [from, to] = [0, keys - 1];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if ((sums[middle] ?? 0) < drawn) from = middle + 1;
+      else to = middle;
+    }
+    return requestText({ key: benchKey(from), address: from % addressCount });
+  };
+}

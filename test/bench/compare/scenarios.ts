@@ -1,4 +1,5 @@
-import { accepted, badFormat, payouts, unknownKey } from './requests.js';
+import type { Transport } from '../load/open-load.js';
+import { accepted, badFormat, payouts, unknownKey, zipf } from './requests.js';
 
 /** A kind of load, which all subjects get in the same way. */
 export interface Scenario {
@@ -7,7 +8,7 @@ export interface Scenario {
   readonly title: string;
   /** Who gets it. */
   readonly subjects: readonly string[];
-  readonly transport: 'plain' | 'tls';
+  readonly transport: Transport;
   /** Requests a second, and then latencies are what counts; null: as many as there is time for. */
   readonly perSecond: number | null;
   /** The status that each answer must have. */
@@ -22,6 +23,7 @@ const logging = ['gateway', 'stock-log', 'nginx'];
 const fast = ['gateway', 'gateway-log-off', 'stock-log', 'stock', 'dispatch', 'fast-proxy', 'nginx', 'haproxy'];
 const all = [...fast, 'http-proxy', 'express', 'express-gateway'];
 const common = { transport: 'plain', perSecond: null, status: 200, keys: 1000, subjects: fast } as const;
+const atRate = { ...common, perSecond: 8000 } as const;
 const accept = (keys: number): (() => string) => accepted(keys);
 
 /** Every kind of load, in the order of the tables. */
@@ -35,8 +37,22 @@ export const scenarios: readonly Scenario[] = [
   { ...common, name: 'bad-format', title: '401, bad format of the key', status: 401, requests: badFormat },
   { ...common, name: 'unknown-key', title: '401, unknown key', status: 401, requests: unknownKey },
   { ...common, name: 'tls', title: 'Accepted GET, TLS, connections kept', transport: 'tls', requests: accept },
+  { ...common, name: 'tls-new', title: 'Accepted GET, a TLS connection each', transport: 'tls-new', requests: accept },
   {
-    ...{ ...common, name: 'rate', title: 'Accepted GET, 8,000 a second', subjects: logging },
-    ...{ perSecond: 8000, requests: accept },
+    ...{ ...common, name: 'tls-resumed', title: 'Accepted GET, a resumed TLS connection each' },
+    ...{ transport: 'tls-resumed', requests: accept },
+  },
+  {
+    ...{ ...common, name: 'http2', title: 'Accepted GET, HTTP/2', transport: 'http2', requests: accept },
+    subjects: ['gateway', 'gateway-log-off', 'stock-log', 'stock', 'nginx', 'haproxy'],
+  },
+  { ...atRate, name: 'rate', title: 'Accepted GET, 8,000 a second', subjects: logging, requests: accept },
+  {
+    ...{ ...atRate, name: 'keys', title: 'Accepted GET, 8,000 a second, keys by a Zipf draw' },
+    ...{ subjects: ['gateway', 'gateway-million'], requests: zipf },
+  },
+  {
+    ...{ ...atRate, name: 'changes', title: 'Accepted GET, 8,000 a second, keys and Tor list changing' },
+    ...{ subjects: ['gateway', 'gateway-changes'], requests: accept },
   },
 ];

@@ -1,4 +1,5 @@
-import type { Measured, Round } from './measure.js';
+import type { Round } from './contender.js';
+import type { Measured } from './measure.js';
 import { ratiosOf, type Spread } from './statistics.js';
 
 /** What is compared: a figure of each round. */
@@ -37,6 +38,9 @@ export const targets: readonly Target[] = [
   { ...ofAll, scenario: 'rate', figure: 'p99', against: 'stock-log', atMost: 1, stretch: null },
   { ...ofAll, scenario: 'get', figure: 'memory', against: null, atMost: 130, stretch: null },
   { ...ofAll, scenario: 'rate', figure: 'memory', against: null, atMost: 130, stretch: null },
+  { scenario: 'keys', subject: 'gateway-million', figure: 'p99', against: 'gateway', atMost: 1.1, stretch: null },
+  { scenario: 'keys', subject: 'gateway-million', figure: 'memory', against: 'gateway', atMost: 1.1, stretch: null },
+  { scenario: 'changes', subject: 'gateway-changes', figure: 'p99', against: 'gateway', atMost: 1.1, stretch: null },
 ];
 
 /** A target, and what came of it. */

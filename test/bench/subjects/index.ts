@@ -7,8 +7,10 @@ import type { Subject } from './subject.js';
 
 /** Everything that can be measured, in the order of the tables. */
 export const subjects: readonly Subject[] = [
-  gateway('gateway', 'merchant-gateway, everything on', 'on'),
-  gateway('gateway-log-off', 'merchant-gateway, log off', 'off'),
+  gateway({ name: 'gateway', title: 'merchant-gateway, everything on', log: true }),
+  gateway({ name: 'gateway-log-off', title: 'merchant-gateway, log off', log: false }),
+  gateway({ name: 'gateway-million', title: 'merchant-gateway, 1,000,000 keys', log: true, keys: 1_000_000 }),
+  gateway({ name: 'gateway-changes', title: 'merchant-gateway, 50 changes a second', log: true, changes: true }),
   nodePeer({ name: 'stock-log', title: 'fastify + http-proxy, pino line', program: 'stock.mjs', log: true }),
   nodePeer({ name: 'stock', title: 'fastify + http-proxy', program: 'stock.mjs', log: false }),
   nodePeer({ name: 'dispatch', title: 'node:http + undici dispatch', program: 'dispatch.mjs', log: false }),

@@ -1,0 +1,57 @@
+import { once } from 'node:events';
+import tls from 'node:tls';
+import { AnswerReader } from './answer-reader.js';
+import type { Target } from './connection.js';
+import type { Load, LoadOrder, LoadResult } from './load.js';
+
+/** Connections at once: a handshake is so much work that more would only wait. */
+const atOnce = 16;
+
+/** Opens a TLS connection for each request, with or without the session of the one before. */
+export function openNewConnections(target: Target, resumes: boolean): Load {
+  const held: Held = { session: null };
+  return { run: (order) => run(target, resumes ? held : null, order), close: () => undefined };
+}
+
+interface Held {
+  session: Buffer | null;
+}
+
+async function run(target: Target, held: Held | null, order: LoadOrder): Promise<LoadResult> {
+  const begun = performance.now();
+  const end = begun + order.seconds * 1000;
+  let requests = 0;
+  const ask = async (): Promise<void> => {
+    while (performance.now() < end) {
+      await askOnce(target, held, order);
+      requests += 1;
+    }
+  };
+  if (held?.session === null) await askOnce(target, held, order);
+  await Promise.all(Array.from({ length: atOnce }, ask));
+  return { requests, seconds: (performance.now() - begun) / 1000, latencies: [] };
+}
+
+async function askOnce({ port, ca }: Target, held: Held | null, { next, status }: LoadOrder): Promise<void> {
+  const session = held?.session ?? null;
+  const socket = tls.connect({
+    ...{ port, host: '127.0.0.1', servername: 'localhost' },
+    ...(ca === null ? {} : { ca }),
+    ...(session === null ? {} : { session }),
+  });
+  const reader = new AnswerReader();
+  const answered: { status: number | null } = { status: null };
+  socket.on('session', (fresh: Buffer) => {
+    if (held !== null) held.session = fresh;
+  });
+  socket.on('data', (chunk: Buffer) => {
+    answered.status = reader.take(chunk);
+    if (answered.status !== null) socket.end();
+  });
+  socket.once('secureConnect', () => {
+    if (session !== null && !socket.isSessionReused()) socket.destroy(new Error('the session was not resumed'));
+    else socket.write(next(), 'latin1');
+  });
+  await once(socket, 'close');
+  if (answered.status !== status) throw new Error(`answered ${String(answered.status)} in place of ${status}`);
+}
