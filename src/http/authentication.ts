@@ -56,7 +56,7 @@ export function authenticationHook(options: AuthenticationHookOptions) {
   return async ({ exchange }: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
     let denial: DenialCode | null;
     try {
-      denial = await judge(exchange, reply, options);
+      denial = await judge(exchange, options);
     } finally {
       exchange.decided();
     }
@@ -64,26 +64,16 @@ export function authenticationHook(options: AuthenticationHookOptions) {
   };
 }
 
-/** Takes headers for the answer that a request will get. */
-interface AnswerHeaders {
-  header(name: string, value: string): unknown;
-  headers(values: Readonly<Record<string, string>>): unknown;
-}
-
 /**
  * Finds out everything about a request, and whether it may go on.
  * @throws GatewayError for one that fails otherwise than by being denied
  */
-export async function judge(
-  exchange: Exchange,
-  reply: AnswerHeaders,
-  options: AuthenticationHookOptions,
-): Promise<DenialCode | null> {
+export async function judge(exchange: Exchange, options: AuthenticationHookOptions): Promise<DenialCode | null> {
   const { headers } = exchange;
   const { remote } = exchange.connection;
   const fromProxy = remote !== null && believedProxies(exchange, options.trustedProxies).contains(remote);
   exchange.id = requestIdOf(headers.requestId, fromProxy);
-  reply.header('x-request-id', exchange.id);
+  exchange.answerHeaders['x-request-id'] = exchange.id;
 
   exchange.trace = traceContextOf(headers.traceparent, headers.tracestate, options.traces?.sample() ?? null);
   const key = presentedKey(headers);
@@ -108,9 +98,7 @@ export async function judge(
   // Nobody waits for the answer any more: what has not begun is not carried out.
   if (exchange.callerIsGone) throw new GatewayError('client_closed', 'the caller left while the key was looked up');
   if (verdict.denial === null) {
-    options.merchantRate?.count(verdict.credential.merchantId, (told) => {
-      reply.headers(told);
-    });
+    options.merchantRate?.count(verdict.credential.merchantId, (told) => Object.assign(exchange.answerHeaders, told));
     requireServable(exchange, canonical, options.maxBodyBytes);
   } else {
     options.throttle?.denied(sourceOf(exchange.facts.clientAddress), verdict.denial);
@@ -153,7 +141,7 @@ function requireServable(exchange: Exchange, canonical: boolean, maxBodyBytes: n
   if (!canonical) throw new GatewayError('invalid_path', 'the path could be read in two ways');
   if (exchange.match === null) throw new GatewayError('not_found', 'no route has this path');
   if (!proxiedMethods.includes(method)) throw new GatewayError('method_not_allowed', `${method} is not proxied`);
-  if (Number(exchange.headers.contentLength[0] ?? 0) > maxBodyBytes) {
+  if ((exchange.declaredBytes ?? 0) > maxBodyBytes) {
     throw new GatewayError('body_too_large', `content-length is above ${maxBodyBytes}`);
   }
 }

@@ -45,6 +45,8 @@ export class Exchange {
   /** Null where the key store was not asked. */
   answer: KeyAnswer | null = null;
   match: RouteMatch | null = null;
+  /** What every answer to this request bears, whoever gives it. */
+  readonly answerHeaders: Record<string, string> = {};
   outcome: Outcome = 'accepted';
   /** What operators should know of a failure; no caller sees it. */
   detail: string | null = null;
@@ -116,7 +118,19 @@ export class Exchange {
     const { request } = this;
     const http2 = http2RequestOf(request);
     if (http2 !== null) return !http2.stream.endAfterHeaders;
-    return this.headers.transferEncoding.length > 0 || Number(this.headers.contentLength[0] ?? 0) > 0;
+    return this.headers.transferEncoding.length > 0 || (this.declaredBytes ?? 0) > 0;
+  }
+
+  /** How long the body is, as the client says; null where it does not say. */
+  get declaredBytes(): number | null {
+    const [length] = this.headers.contentLength;
+    return length === undefined ? null : Number(length);
+  }
+
+  /** Whether the client waits to be told that its body is wanted. */
+  get expectsContinue(): boolean {
+    const { expect } = this.headers;
+    return expect.length > 0 && expect.join().toLowerCase() === '100-continue' && this.request.httpVersion !== '1.0';
   }
 
   /**

@@ -7,6 +7,7 @@ import type { RuleOutcome } from '../policy/explain.js';
 import type { RequestFacts } from '../policy/facts.js';
 import type { IpAddress } from '../policy/ip-address.js';
 import { lookupIdOf } from '../gateway/api-key.js';
+import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import { judge } from './authentication.js';
 import type { AuthenticationHookOptions } from './authentication.js';
 import { resolveClientAddress } from './client-address.js';
@@ -35,7 +36,7 @@ export interface DescribedRequest {
 /** What decides besides the request; what slows callers down is of the moment, and decides nothing here. */
 export type DecisionSources = Omit<
   AuthenticationHookOptions,
-  'logSecret' | 'traces' | 'throttle' | 'merchantRate' | 'accessLogProblem' | 'overload'
+  'fingerprints' | 'traces' | 'throttle' | 'merchantRate' | 'accessLogProblem' | 'overload'
 >;
 
 /** What would be decided, and how. */
@@ -84,11 +85,10 @@ async function decisionOn(
   exchange: Exchange,
   sources: DecisionSources,
 ): Promise<{ readonly code: Outcome; readonly detail: string | null }> {
-  const ignored = { header: () => undefined, headers: () => undefined };
   try {
-    const denial = await judge(exchange, ignored, {
+    const denial = await judge(exchange, {
       ...sources,
-      ...{ logSecret: null, traces: null, throttle: null, merchantRate: null },
+      ...{ fingerprints: new KeyFingerprints(null), traces: null, throttle: null, merchantRate: null },
       ...{ accessLogProblem: () => null, overload: () => null },
     });
     return { code: denial ?? 'accepted', detail: null };

@@ -3,7 +3,7 @@ import { GatewayError } from './errors.js';
 import { TokenBucket } from './token-bucket.js';
 
 /** The headers that tell a merchant how much it may still ask. */
-export const rateLimitHeaders = ['ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset'] as const;
+type RateLimitHeader = 'ratelimit-limit' | 'ratelimit-remaining' | 'ratelimit-reset';
 
 /** How much one merchant may ask. */
 export interface MerchantRateLimits {
@@ -32,7 +32,7 @@ export class MerchantRate {
    * @param tell told the rate limit headers of its answer, whatever that is
    * @throws GatewayError rate_limited
    */
-  count(merchantId: string, tell: (headers: Record<(typeof rateLimitHeaders)[number], string>) => void): void {
+  count(merchantId: string, tell: (headers: Record<RateLimitHeader, string>) => void): void {
     let bucket = this.#buckets.get(merchantId);
     if (bucket === undefined) {
       bucket = new TokenBucket(this.#limits.requestsPerSecond, this.#limits.burst, this.#now);

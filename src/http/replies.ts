@@ -4,10 +4,9 @@ import { errorFailure } from './envelope.js';
 import type { Failure } from './envelope.js';
 import { GatewayError } from './errors.js';
 import type { GatewayErrorCode } from './errors.js';
-import { rateLimitHeaders } from './merchant-rate.js';
 
 /** Headers that the gateway has set itself by then. */
-const own: ReadonlySet<string> = new Set(['x-request-id', 'allow', 'connection', ...rateLimitHeaders]);
+const own: ReadonlySet<string> = new Set(['allow', 'connection']);
 
 /** Failures of the protocol: where such a request ends, and the next one begins, the two sides may see differently. */
 const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
@@ -20,7 +19,8 @@ const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
 /** Answers with the envelope, and with nothing of what an upstream had said before it failed. */
 export function sendFailure(reply: FastifyReply, failure: Failure): FastifyReply {
   for (const name of Object.keys(reply.getHeaders())) if (!own.has(name)) reply.removeHeader(name);
-  return reply.code(failure.status).headers(failure.headers).send(failure.body);
+  const { answerHeaders } = reply.request.exchange;
+  return reply.code(failure.status).headers(answerHeaders).headers(failure.headers).send(failure.body);
 }
 
 /** Answers a request that failed; whatever is not foreseen is an internal error, and its text stays inside. */

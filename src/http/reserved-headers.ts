@@ -20,6 +20,10 @@ const hopByHopNames: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
+/** What Connection says on nearly all requests and answers, and names no header with. */
+const saysOnlyWhetherToKeep: ReadonlySet<string> = new Set(['keep-alive', 'close', 'Keep-Alive', 'Close']);
+const nothing: ReadonlySet<string> = new Set();
+
 /** Says whether a client's header must not reach an upstream, because the gateway alone speaks of it. */
 export function isReservedHeader(name: string): boolean {
   const normalised = name.toLowerCase().replaceAll('_', '-');
@@ -47,26 +51,31 @@ export function forwardableHeaders(rawHeaders: readonly string[]): string[] {
 export function returnableHeaders(
   headers: Readonly<Record<string, string | string[] | undefined>>,
 ): Record<string, string | string[]> {
-  const connection = headers.connection ?? [];
-  const named = tokensOf(typeof connection === 'string' ? [connection] : connection);
+  const { connection } = headers;
+  const named =
+    connection === undefined ? nothing : tokensOf(typeof connection === 'string' ? [connection] : connection);
   const returned: Record<string, string | string[]> = {};
-  for (const [name, value] of Object.entries(headers)) {
+  for (const name of Object.keys(headers)) {
+    const value = headers[name];
     if (value === undefined || hopByHopNames.has(name) || named.has(name) || name === 'x-request-id') continue;
     returned[name] = value;
   }
   return returned;
 }
 
-function connectionTokens(rawHeaders: readonly string[]): Set<string> {
+function connectionTokens(rawHeaders: readonly string[]): ReadonlySet<string> {
   const values: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
-    if ((rawHeaders[index] ?? '').toLowerCase() === 'connection') values.push(rawHeaders[index + 1] ?? '');
+    if (rawHeaders[index]?.length === 10 && rawHeaders[index]?.toLowerCase() === 'connection') {
+      values.push(rawHeaders[index + 1] ?? '');
+    }
   }
   return tokensOf(values);
 }
 
 /** The names that Connection lists. A client may not strip the body's own framing with it. */
-function tokensOf(values: readonly string[]): Set<string> {
+function tokensOf(values: readonly string[]): ReadonlySet<string> {
+  if (values.every((value) => saysOnlyWhetherToKeep.has(value))) return nothing;
   const tokens = values.flatMap((value) =>
     value
       .toLowerCase()

@@ -86,15 +86,17 @@ export class AnswerReader implements Dispatcher.DispatchHandler {
   #handOver(controller: Dispatcher.DispatchController): void {
     if (this.#settled || this.#head === null) return;
     this.#settled = true;
-    const [first = Buffer.alloc(0), ...more] = this.#chunks;
+    const { statusCode, headers } = this.#head;
     if (this.#ended) {
-      this.#target.answered({ ...this.#head, body: more.length === 0 ? first : Buffer.concat(this.#chunks) });
+      const [only] = this.#chunks;
+      const body = only !== undefined && this.#chunks.length === 1 ? only : Buffer.concat(this.#chunks);
+      this.#target.answered({ statusCode, headers, body });
       return;
     }
     this.#stream = new AnswerStream(controller);
     for (const chunk of this.#chunks) if (!this.#stream.push(chunk)) controller.pause();
     this.#chunks = [];
-    this.#target.answered({ ...this.#head, body: this.#stream });
+    this.#target.answered({ statusCode, headers, body: this.#stream });
   }
 
   #cancel(reason: GatewayError): void {

@@ -4,6 +4,7 @@ import type { Cancellation } from './cancellation.js';
 import { GatewayError } from './errors.js';
 import { FairShare } from './fair-share.js';
 import { connectorWithoutInterim } from './interim-responses.js';
+import { readSmallBody, smallBodyBytes } from './small-body.js';
 import { UploadMeter } from './upload-meter.js';
 import { AnswerReader } from './upstream-answer.js';
 import type { UpstreamAnswer } from './upstream-answer.js';
@@ -32,6 +33,8 @@ export interface UpstreamRequest {
   readonly headers: string[];
   /** The client's body; null where it sent none. */
   readonly body: Readable | null;
+  /** How long the client says that it is; null where it does not say. */
+  readonly bodyBytes: number | null;
   /** Told of the size of each piece of the body that is passed on. */
   readonly onBody: (bytes: number) => void;
   /** Whether all of the body has come, asked when it ends: half of one must not pass for a whole one. */
@@ -93,25 +96,42 @@ export class Upstream {
     clearTimeout(cutOff);
   }
 
-  #dispatch(request: UpstreamRequest): Promise<UpstreamAnswer> {
-    const { name, timeoutSeconds, maxBodyBytes } = this.#options;
-    const { body, cancellation, method, target: path, headers } = request;
+  async #dispatch(request: UpstreamRequest): Promise<UpstreamAnswer> {
+    const { name, timeoutSeconds } = this.#options;
+    const { cancellation } = request;
+    let upload: UploadMeter | null = null;
+    let isReading = false;
     const deadline = setTimeout(() => {
-      const code = upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
+      const code = isReading || upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
       cancellation.cancel(new GatewayError(code, `${name}: nothing came for ${timeoutSeconds} s`));
     }, timeoutSeconds * 1000);
-    const upload = body === null ? null : new UploadMeter(request, body, maxBodyBytes, deadline);
-    return new Promise<UpstreamAnswer>((answered, reject) => {
+    try {
+      const { body, bodyBytes } = request;
+      if (body === null) return await this.#answerTo(request, null, deadline);
+      if (bodyBytes !== null && bodyBytes <= smallBodyBytes) {
+        isReading = true;
+        const whole = await readSmallBody(body, request.bodyIsWhole, cancellation);
+        isReading = false;
+        request.onBody(whole.length);
+        deadline.refresh();
+        return await this.#answerTo(request, whole, deadline);
+      }
+      upload = new UploadMeter(request, body, this.#options.maxBodyBytes, deadline);
+      return await this.#answerTo(request, upload, deadline);
+    } finally {
+      clearTimeout(deadline);
+    }
+  }
+
+  #answerTo(request: UpstreamRequest, body: Buffer | UploadMeter | null, deadline: NodeJS.Timeout) {
+    const { cancellation, method, target: path, headers } = request;
+    return new Promise<UpstreamAnswer>((answered, failed) => {
       const onHeaders = (): void => {
         clearTimeout(deadline);
         request.onHeaders();
       };
-      const failed = (error: Error): void => {
-        clearTimeout(deadline);
-        reject(error);
-      };
       const reader = new AnswerReader({ answered, failed, onHeaders }, cancellation);
-      this.#pool.dispatch({ method: method, path, headers, body: upload }, reader);
+      this.#pool.dispatch({ method, path, headers, body }, reader);
     });
   }
 }

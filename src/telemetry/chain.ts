@@ -56,11 +56,11 @@ export class Chain {
 
   /**
    * Makes a line the next of the chain.
-   * @param line its last member is `event`, an object with at least one member
+   * @param line the text of a JSON object whose last member is `event`, an object with at least one member
    */
-  seal(line: object): string {
+  seal(line: string): string {
     this.#sequence += 1;
-    const text = `${this.#head}${serialise(line).slice(1, -2)},"sequence":${this.#sequence}`;
+    const text = `${this.#head}${line.slice(1, -2)},"sequence":${this.#sequence}`;
     this.#previous = chainHash(this.#secret, this.#previous, text);
     return `${text},"hash":"${this.#previous}"}}`;
   }
@@ -70,7 +70,7 @@ export class Chain {
    * @param predecessor of a start: undefined where lines go to a stream, null where the file was empty
    */
   checkpoint(reason: CheckpointReason, at: number, lost: number, predecessor?: Predecessor | null): string {
-    return this.seal({
+    const line = {
       '@timestamp': new Date(at).toISOString(),
       gateway: {
         environment: this.#environment,
@@ -90,6 +90,7 @@ export class Chain {
         action: 'checkpoint',
         reason,
       },
-    });
+    };
+    return this.seal(serialise(line));
   }
 }

@@ -58,7 +58,7 @@ export class ChainedLog implements LineSink {
     ];
   }
 
-  write(line: object): void {
+  write(line: string): void {
     if (this.#closing !== null || !this.#writer.hasRoom) this.#lost += 1;
     else this.#writer.append(this.#chain.seal(line));
   }

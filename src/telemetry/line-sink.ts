@@ -1,7 +1,7 @@
 /** Somewhere to append JSON lines to, without ever waiting for it. */
 export interface LineSink {
-  /** Takes a line, whose last member is `event`. */
-  write(line: object): void;
+  /** Takes a line: the text of a JSON object whose last member is `event`. */
+  write(line: string): void;
   /** Why lines are not getting out, in words for an operator; null while they are. */
   problem(): string | null;
   /** How many lines had no room and are gone for good. */

@@ -12,9 +12,17 @@ export function cut(value: string): string {
   return value.length <= maxValueLength ? value : `${value.slice(0, maxValueLength)}…`;
 }
 
+/** Text that stands in JSON as it is. */
+const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
+
+/** A text as a JSON string in which no character can pass for anything else. */
+export function quote(text: string): string {
+  return plain.test(text) ? `"${text}"` : serialise(text);
+}
+
 /** One line of JSON in which no character of a value can pass for anything else. */
-export function serialise(line: object): string {
-  return JSON.stringify(line).replace(
+export function serialise(value: object | string): string {
+  return JSON.stringify(value).replace(
     obeyedCharacters,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );

@@ -3,9 +3,10 @@ import { existsSync } from 'node:fs';
 import { openLog, until } from '../telemetry/open-log.js';
 
 /** A line as a gateway writes it for a request. */
-export function requestLine(fields: { readonly path?: string; readonly code?: string } = {}): object {
+export function requestLine(fields: { readonly path?: string; readonly code?: string } = {}): string {
   const { path = '/v1/payouts', code = 'accepted' } = fields;
-  return { '@timestamp': '2026-11-20T10:00:00.000Z', url: { path }, event: { action: 'api-request', code } };
+  const event = { action: 'api-request', code };
+  return JSON.stringify({ '@timestamp': '2026-11-20T10:00:00.000Z', url: { path }, event });
 }
 
 /** Writes the log of two processes, of which the first went through a rotation, and reads its files. */

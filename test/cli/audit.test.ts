@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
+import { serialise } from '../../src/telemetry/serialise.js';
 import type { Test } from 'tap';
 import { readLogLines } from '../../src/audit/log-lines.js';
 import { fingerprintCommand } from '../../src/cli/audit/fingerprint.js';
@@ -96,7 +97,7 @@ async function logOf(t: Test): Promise<{ file: string; secretFile: string }> {
   const directory = t.testdir({ secret: 'a secret of the tests alone\n' });
   const file = `${directory}/access.log`;
   const log = openLog(file);
-  for (const request of requests) log.write(lineOf(request));
+  for (const request of requests) log.write(serialise(lineOf(request)));
   await log.close(30_000);
   return { file, secretFile: `${directory}/secret` };
 }

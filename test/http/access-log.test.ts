@@ -48,8 +48,8 @@ class LogUnderTest implements LineSink {
     this.#log = openLog(this.file);
   }
 
-  write(line: object): void {
-    this.lines.push(line as Line);
+  write(line: string): void {
+    this.lines.push(JSON.parse(line) as Line);
     this.#log.write(line);
   }
   problem = (): string | null => this.trouble;

@@ -183,7 +183,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     identity: setup.identity ?? null,
     clock: { now: () => Date.now() },
     accessLog: setup.accessLog ?? {
-      write: (line) => lines.push(line as Record<string, unknown>),
+      write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>),
       problem: () => null,
       lost: () => 0,
       heldBytes: () => 0,

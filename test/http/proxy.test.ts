@@ -425,16 +425,20 @@ t.test('a GET whose caller hangs up is given up upstream; a POST is carried out'
     socket.destroy();
     await closed;
     if (method === 'POST') {
+      await ask(gateway, {}); // by the time of its answer the gateway has seen the other one leave
       t.equal(upstream.sockets.size, 1, 'the POST is still being carried out');
       response.end('{}');
     }
   }
   await gateway.drain();
   t.match(
-    gateway.lines.map((line) => [(line.event as { code: string }).code, line.http]),
+    gateway.lines
+      .map((line) => [(line.event as { code: string }).code, line.http] as const)
+      .toSorted(([one], [other]) => one.localeCompare(other)),
     [
       ['client_closed', { response: { status_code: 499 } }],
       ['client_closed', { response: { status_code: 499 } }],
+      ['key_required', { response: { status_code: 401 } }],
     ],
   );
 });
@@ -444,13 +448,31 @@ t.test('an upload that its caller breaks off is not carried out', async (t) => {
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const socket = connect(gateway.https, gateway.ca);
   socket.write(
-    `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nContent-Length: 100\r\n\r\n{"amount":`,
+    `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nContent-Length: 100000\r\n\r\n{"amount":`,
   );
   while (upstream.sockets.size === 0) await new Promise((resolve) => setImmediate(resolve));
   const closed = closeOf(upstream);
   socket.destroy();
   await closed;
   t.same(upstream.seen, []);
+});
+
+t.test('of a small upload that its caller breaks off the upstream does not even hear', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const socket = connect(gateway.https, gateway.ca);
+  socket.write(
+    `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nContent-Length: 100\r\n\r\n{"amount":`,
+  );
+  await once(socket, 'secureConnect');
+  await ask(gateway, {}); // by the time of its answer the gateway has begun with the other
+  socket.destroy();
+  while (gateway.lines.length < 2) await new Promise((resolve) => setImmediate(resolve));
+  t.same(
+    gateway.lines.map((line) => (line.event as { code: string }).code),
+    ['key_required', 'client_closed'],
+  );
+  t.equal(upstream.sockets.size, 0);
 });
 
 t.test('a pepper keys the look-up', async (t) => {

@@ -14,9 +14,9 @@ const ending = { secret: null, environment: 'live', now: () => Date.now(), onReo
 t.test('no request is taken while the access log cannot be written', async (t) => {
   const upstream = await startUpstream(t);
   let problem: string | null = null;
-  const written: object[] = [];
+  const written: string[] = [];
   const accessLog = {
-    write: (line: object) => written.push(line),
+    write: (line: string) => written.push(line),
     problem: () => problem,
     lost: () => 0,
     heldBytes: () => 0,
@@ -80,10 +80,10 @@ t.test(
   async (t) => {
     const sink = new ChainedLog({ ...ending, destination: '/dev/full' });
     t.equal(sink.problem(), null);
-    sink.write({ event: { a: 1 } });
+    sink.write('{"event":{"a":1}}');
     while (sink.problem() === null) await new Promise((resolve) => setImmediate(resolve));
     t.match(sink.problem(), /ENOSPC/);
-    for (let count = 0; count < 40; count += 1) sink.write({ event: { filler: 'x'.repeat(1_000_000) } });
+    for (let count = 0; count < 40; count += 1) sink.write(`{"event":{"filler":"${'x'.repeat(1_000_000)}"}}`);
     t.match(sink.problem(), /ENOSPC; lines lost: (?:2[3-9]|3\d)/, 'what cannot be held is lost: memory stays bounded');
     await sink.close(10);
   },
@@ -95,10 +95,10 @@ t.test('a reader that is gone or asleep stalls nothing and is told of', async (t
     import { ChainedLog } from './dist/telemetry/chained-log.js';
     const sink = new ChainedLog({ destination: 'stdout', secret: null, environment: 'live', now: Date.now });
     const filler = 'x'.repeat(100_000);
-    for (let count = 0; count < 120; count += 1) sink.write({ event: { filler } });
+    for (let count = 0; count < 120; count += 1) sink.write(JSON.stringify({ event: { filler } }));
     process.stderr.write('held: ' + sink.problem() + '\\n');
     const timer = setInterval(() => {
-      sink.write({ event: { more: 1 } });
+      sink.write('{"event":{"more":1}}');
       const problem = sink.problem();
       if (!problem?.includes('EPIPE')) return;
       process.stderr.write('gone: ' + problem + '\\n');

@@ -44,7 +44,7 @@ t.test('the chain of the document can be followed by anybody who has read the do
 t.test('a line that a chain has sealed reads back as what was written, and cannot be two lines', async (t) => {
   const file = path.join(t.testdir(), 'var', 'log', 'access.log');
   const log = openLog(file);
-  log.write({ url: { path: 'one\ntwo\u2028' }, event: { code: '","sequence":7,"hash":"' } });
+  log.write(JSON.stringify({ url: { path: 'one\ntwo\u2028' }, event: { code: '","sequence":7,"hash":"' } }));
   await log.close(30_000);
   const [start, line, end, ...more] = linesOf(file);
   t.match(start, {
@@ -104,19 +104,19 @@ t.test('rotation keeps the chain: each file says how it ends, and from what the 
   const file = path.join(directory, 'access.log');
   let failures = 0;
   const log = openLog(file, { renameMilliseconds: 5, onReopenFailure: () => (failures += 1) });
-  log.write({ event: { code: 'one' } });
+  log.write(JSON.stringify({ event: { code: 'one' } }));
   await until(() => readFileSync(file, 'utf8').includes('"one"'));
   log.reopen();
   renameSync(file, `${file}.1`);
-  log.write({ event: { code: 'two' } });
+  log.write(JSON.stringify({ event: { code: 'two' } }));
   await until(() => existsSync(file) && readFileSync(file, 'utf8').includes('file-start'));
-  log.write({ event: { code: 'three' } });
+  log.write(JSON.stringify({ event: { code: 'three' } }));
   renameSync(file, `${file}.2`);
   log.reopen();
   await until(() => existsSync(file) && readFileSync(file, 'utf8').includes('file-start'));
   renameSync(directory, `${directory}-gone`);
   await until(() => failures > 0);
-  log.write({ event: { code: 'four' } });
+  log.write(JSON.stringify({ event: { code: 'four' } }));
   renameSync(`${directory}-gone`, directory);
   await log.close(30_000);
   t.equal(failures, 1, 'that no file can be opened is told once, and lines go on into the one that is open');
@@ -137,7 +137,7 @@ t.test('a checkpoint comes by itself, and tells how many lines were lost', async
   const file = path.join(t.testdir(), 'access.log');
   const log = openLog(file, { checkpointMilliseconds: 5 });
   await until(() => readFileSync(file, 'utf8').includes('"interval"'));
-  for (let count = 0; count < 20; count += 1) log.write({ event: { filler: 'x'.repeat(1_000_000) } });
+  for (let count = 0; count < 20; count += 1) log.write(JSON.stringify({ event: { filler: 'x'.repeat(1_000_000) } }));
   const lost = log.lost();
   t.ok(lost > 0 && log.heldBytes() > 0);
   t.match(log.problem(), /^\d+ bytes wait to be written; lines lost: [1-9]/);
