@@ -67,6 +67,27 @@ t.test('the documents name package scripts that there are', (t) => {
   t.end();
 });
 
+t.test('what the documents write to is there: somebody pastes them from the top into a clean folder', (t) => {
+  for (const document of ['README.md', 'docs/operations.md', 'helm/README.md']) {
+    const made = new Set(['.']);
+    const missing: string[] = [];
+    // The build of the README, with which the others begin, has made the first one.
+    if (document !== 'README.md') made.add('var');
+    for (const [, block = ''] of readFileSync(document, 'utf8').matchAll(/```sh\n([^]*?)```/g)) {
+      for (const line of block.replaceAll('\\\n', ' ').split('\n')) {
+        for (const [, folder = ''] of line.matchAll(/mkdir -p (\S+)/g)) made.add(folder);
+        const written = [...line.matchAll(/(?:>|-keyout|-out) *([^\s$"&]+)|^cp .* (\S+)$/g)];
+        for (const [, file, target] of written) {
+          const folder = path.join(target ?? path.dirname(file ?? ''), '.').replace(/\/$/, '');
+          if (!made.has(folder)) missing.push(`${document}: ${line.trim()}`);
+        }
+      }
+    }
+    t.same(missing, [], document);
+  }
+  t.end();
+});
+
 t.test('each alert of the chart has its row in the operations document, and no other has', (t) => {
   const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
     groups: { rules: { alert: string }[] }[];
