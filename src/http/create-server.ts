@@ -95,7 +95,9 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
     const own = originOf(socket);
     if (proxyProtocolFrom === null) {
       start(socket, own, 0);
-    } else if (own.remote === null || !proxyProtocolFrom.contains(own.remote)) {
+    } else if (own.remote === null) {
+      socket.destroy(); // gone before it was accepted, as the health checks of some balancers are
+    } else if (!proxyProtocolFrom.contains(own.remote)) {
       socket.destroy();
       onRefusedConnection('proxy_untrusted');
     } else {

@@ -13,6 +13,7 @@ const escapes: readonly (readonly [string, readonly string[]])[] = [
   ],
   ['another origin', ['/v1/transactions//evil.example', '/v1/transactions/\\\\evil.example', '/\\evil.example/v1']],
   // Envoy CVE-2019-9901 and CVE-2021-29492: paths that were compared as they came and normalised behind it.
+  // APISIX CVE-2021-43557, Traefik CVE-2025-32431 and CVE-2025-47952: the path that was judged was not the one that was routed.
   // Traefik CVE-2026-40912: a dot segment that appears when the prefix is cut off.
   [
     'normalised later',
@@ -35,6 +36,7 @@ const escapes: readonly (readonly [string, readonly string[]])[] = [
   ['overlong UTF-8', ['/v1/transactions/%c0%ae%c0%ae/payouts', '/v1/transactions%c0%afx', '/v1/%e0%80%af']],
   ['half an octet', ['/v1/transactions/%', '/v1/transactions/%2', '/v1/transactions/%zz', '/v1/transactions/%u002e']],
   ['no path', ['*', 'localhost:443', 'v1/transactions', '?x']],
+  // HAProxy CVE-2023-45539: `#` ended the path for one reader and not for the other.
   ['a fragment', ['/v1/transactions#/../payouts', '/v1/payouts#']],
 ];
 
@@ -69,6 +71,7 @@ t.test('route, permission and service see the one path that came, letter by lett
     ['/v1/transactions/%C3%A9', 200, '/transactions/%C3%A9'],
     ['/v1/transactions/a:b@c', 200, '/transactions/a:b@c'],
     ['/v1/transactions/...', 200, '/transactions/...'],
+    // oauth2-proxy CVE-2025-54576: the query took part in the judgement of the path.
     ['/v1/transactions?path=/../payouts&x=%2f..%2f', 200, '/transactions?path=/../payouts&x=%2f..%2f'],
     ['https://localhost/v1/transactions?a=b', 200, '/transactions?a=b'],
     ['HTTPS://LOCALHOST:443/v1/transactions', 200, '/transactions'],

@@ -25,6 +25,7 @@ const refused: readonly (readonly [string, string])[] = [
   // CVE-2024-27982 (Node): a blank before it, and Content-Length was not seen.
   ['CL behind a blank', post(' Content-Length: 2\r\n', `{}${hidden}`)],
   ['CL with a blank inside', post('Content-Length: 2 2\r\n', `{}${hidden}`)],
+  // HAProxy CVE-2023-40225: an empty one was passed on as it was.
   ['CL, empty', post('Content-Length: \r\n', `{}${hidden}`)],
   ['CL beyond 64 bits', post('Content-Length: 18446744073709551618\r\n', `{}${hidden}`)],
   // TE.TE: one of two readers is led to overlook the header.
@@ -45,6 +46,7 @@ const refused: readonly (readonly [string, string])[] = [
   ['TE: chunkedchunked', post('Transfer-Encoding: chunkedchunked\r\n', chunks)],
   // CVE-2022-32214 and CVE-2022-35256 (llhttp): a header that ends with a bare LF or CR.
   ['a bare LF behind a header', post('X: y\nTransfer-Encoding: chunked\r\n', chunks)],
+  // CVE-2023-30589 (Node): CR alone ended a header.
   ['a bare CR within a header', post('X: y\rTransfer-Encoding: chunked\r\n', chunks)],
   ['a bare LF at the end of the head', `POST /v1/transactions HTTP/1.1\r\n${key}Content-Length: 2\r\n\n{}${hidden}`],
   ['a request line that ends with a bare LF', `GET /v1/transactions HTTP/1.1\n${key}\r\n`],
@@ -66,6 +68,7 @@ const refused: readonly (readonly [string, string])[] = [
   // CVE-2019-9900 (Envoy): NUL ends a text for whoever is written in C.
   ['NUL in a value', post('X: a\0b\r\nContent-Length: 2\r\n', `{}${hidden}`)],
   ['NUL in a name', post('X\0: a\r\nContent-Length: 2\r\n', `{}${hidden}`)],
+  // HAProxy CVE-2023-25725: a header without a name hid those behind it.
   ['a name of nothing', post(': a\r\nContent-Length: 2\r\n', `{}${hidden}`)],
   ['a name with a bracket', post('X(: a\r\nContent-Length: 2\r\n', `{}${hidden}`)],
   ['a header without a colon', post('X-Without\r\nContent-Length: 2\r\n', `{}${hidden}`)],
