@@ -1,10 +1,12 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import tls from 'node:tls';
 import t from 'tap';
 import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/http/errors.js';
 import { denials } from '../src/policy/denials.js';
 import { openLog } from './telemetry/open-log.js';
-import { ask, connect, exchangeBytes, liveKey, startTestGateway, startUpstream } from './http/harness.js';
+import { makeCertificate } from './http/certificates.js';
+import { ask, connect, exchangeBytes, liveKey, requestBytes, startTestGateway, startUpstream } from './http/harness.js';
 
 const readme = readFileSync('README.md', 'utf8');
 
@@ -142,7 +144,9 @@ function fieldsOf(value: unknown, name = ''): string[] {
 
 t.test('the audit log document names the fields of the lines, all of them and no other', async (t) => {
   const upstream = await startUpstream(t);
-  const file = `${t.testdir()}/access.log`;
+  const client = await makeCertificate();
+  const folder = t.testdir({ 'ca.pem': client.cert });
+  const file = `${folder}/access.log`;
   writeFileSync(file, 'a broken line');
   const accessLog = openLog(file);
   const logSecret = Buffer.from('a secret of this test');
@@ -150,7 +154,10 @@ t.test('the audit log document names the fields of the lines, all of them and no
     upstreamUrl: upstream.url,
     accessLog,
     logSecret,
-    config: { trustedProxies: ['127.0.0.1'] },
+    config: {
+      trustedProxies: ['127.0.0.1'],
+      listen: { https: { clientCertificates: 'request', clientCaFile: `${folder}/ca.pem` } },
+    },
     torExits: ['198.51.100.9'],
     geoIp: {
       whereabouts: () => ({ countryIsoCode: 'SE', asNumber: 64_500 }),
@@ -166,6 +173,7 @@ t.test('the audit log document names the fields of the lines, all of them and no
   await ask(gateway, { headers, path: '/nowhere' });
   await ask(gateway, { headers: [...headers, ['x-forwarded-for', '198.51.100.9']] });
   await exchangeBytes(connect(gateway.https, gateway.ca), 'garbage\r\n\r\n');
+  await exchangeBytes(tls.connect({ ...client, port: gateway.https, ca: gateway.ca }), requestBytes({}));
   await gateway.drain();
   const lines = readFileSync(file, 'utf8').trimEnd().split('\n').slice(1);
   const written = new Set(

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { IpAddress } from '../policy/ip-address.js';
+import { cut } from '../telemetry/serialise.js';
 import { parseRemoteAddress } from './client-address.js';
 
 /** What a connection is; the same for all of its requests. Asked early, because a closed socket knows it no more. */
@@ -13,7 +14,15 @@ export interface ConnectionFacts {
    */
   readonly mayForward: boolean;
   /** Null on a plain connection. */
-  readonly tls: { readonly version: string | null; readonly cipher: string } | null;
+  readonly tls: TlsFacts | null;
+}
+
+/** What the handshake of a connection led to, in ECS field names. */
+interface TlsFacts {
+  readonly version: string | null;
+  readonly cipher: string;
+  /** The client's own certificate, verified; undefined where it showed none. */
+  readonly client?: { readonly subject: string; readonly hash: { readonly sha256: string } } | undefined;
 }
 
 /** Where a connection comes from, as its first bytes and its socket say. */
@@ -29,10 +38,18 @@ const known = new WeakMap<object, ConnectionFacts>();
 
 /** Notes where a connection comes from, before it carries its first request. */
 export function noteConnection(socket: Socket, origin: ConnectionOrigin): ConnectionFacts {
-  const tls = socket instanceof TLSSocket ? { version: socket.getProtocol(), cipher: socket.getCipher().name } : null;
-  const facts = { ...origin, tls };
+  const facts = { ...origin, tls: socket instanceof TLSSocket ? tlsFactsOf(socket) : null };
   known.set(socket, facts);
   return facts;
+}
+
+function tlsFactsOf(socket: TLSSocket): TlsFacts {
+  const certificate = socket.getPeerX509Certificate();
+  const client = certificate && {
+    subject: cut(certificate.subject.replaceAll('\n', ', ')),
+    hash: { sha256: certificate.fingerprint256.replaceAll(':', '') },
+  };
+  return { version: socket.getProtocol(), cipher: socket.getCipher().name, client };
 }
 
 /** Notes on which connection a request came, where its socket does not tell. */

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import https from 'node:https';
@@ -280,6 +280,11 @@ t.test('clients show a certificate of their own where they have to, and only a g
       t.equal(await answers(gateway, { maxVersion: version, ...stranger }), bad, "with a stranger's");
     }
   }
+  const { fingerprint256 } = new X509Certificate(client.cert);
+  const shown = { subject: 'CN=client.example', hash: { sha256: fingerprint256.replaceAll(':', '') } };
+  const logged = ({ lines }: GatewayUnderTest) => lines.map((line) => (line.tls as { client?: object }).client);
+  t.same(logged(require), [shown, shown]);
+  t.same(logged(request), [undefined, shown, undefined, shown]);
   // A ticket that was had without a certificate must not stand for one, though the keys are the same.
   const session = await sessionOf(none);
   t.notOk(await answers(require, { session }), 'a session of a gateway that asks for none is not resumed');
