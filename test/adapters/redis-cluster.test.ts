@@ -6,6 +6,7 @@ import { slotCount, slotOf, slotTags } from '../../src/adapters/redis/cluster/ha
 import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
 import type { OpenedRecordsStore } from '../../src/adapters/redis/open-records-store.js';
 import { RedisStoredRecords } from '../../src/adapters/redis/stored-records.js';
+import { RedisExitLists } from '../../src/adapters/redis/redis-exit-lists.js';
 import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
@@ -292,6 +293,25 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       await holdsAll();
     },
   );
+
+  await t.test('the list of Tor exits and its claim are shared in a Cluster too', async (t) => {
+    const [one, other] = [0, 1].map(() => {
+      const lists = new RedisExitLists(addressOf(cluster, 5_000), 'mg:', () => undefined);
+      t.teardown(() => lists.close());
+      return lists;
+    }) as [RedisExitLists, RedisExitLists];
+    t.equal(await other.read(), null);
+    const claim = await one.claim();
+    t.equal(await other.claim(), null, 'one process fetches');
+    t.equal(await claim?.publish('{"exits":1}'), true);
+    t.equal(await other.read(), '{"exits":1}');
+    t.equal(await cluster.get('mg:tor-exits'), '{"exits":1}');
+    await claim?.release();
+    const next = await other.claim();
+    t.ok(next, 'and then another one');
+    t.equal(await claim?.publish('late'), false);
+    await next?.release();
+  });
 
   await t.test('one master is flushed: what is not there cannot be told until it is complete again', async (t) => {
     await holdsAll();
