@@ -51,7 +51,14 @@ for (const [protocol, makeCase] of Object.entries(protocols)) {
     };
     const gateway = await startTestGateway(t, {
       upstreamUrl: upstream.url,
-      config: { throttle: { enabled: false }, limits: { requestTimeoutSeconds: 2, headersTimeoutSeconds: 2 } },
+      config: {
+        throttle: { enabled: false },
+        // What is not over by the limits of time hangs.
+        limits: {
+          ...{ requestTimeoutSeconds: 2, headersTimeoutSeconds: 2 },
+          ...{ answerTimeoutSeconds: 5, keepAliveTimeoutSeconds: 2 },
+        },
+      },
     });
     const random = new Random(seed);
     // First without a key, so that whatever reaches the service is an intrusion; then with one.
