@@ -66,6 +66,13 @@ function openAccessLog({ accessLog, environment }: Config, secret: LogSecret, lo
           'the access log was moved and cannot be opened anew; it goes on in the old file',
         );
       },
+      onReopened: () => {
+        log.info({ destination }, 'the access log goes on in a new file');
+      },
+      onProblem: (problem) => {
+        if (problem === null) log.info('the access log is written again');
+        else log.error({ problem }, 'the access log cannot be written');
+      },
     });
     if (secret === null)
       log.warn('accessLog.secretFile is not set: a changed access log can be given a new chain by anybody');

@@ -16,9 +16,13 @@ export interface ChainedLogOptions {
   readonly now: () => number;
   /** Told when the file was renamed and no new one can be opened; lines go on into the old one. */
   readonly onReopenFailure: (error: Error) => void;
+  /** Told when lines go on into a new file. */
+  readonly onReopened?: () => void;
+  /** Told why lines are not getting out, and, with null, when they are again. */
+  readonly onProblem?: (problem: string | null) => void;
   /** Milliseconds between checkpoints; a minute unless given. */
   readonly checkpointMilliseconds?: number;
-  /** Milliseconds between looks at whether the file was renamed; a second unless given. */
+  /** Milliseconds between looks at whether the file was renamed and lines get out; a second unless given. */
   readonly renameMilliseconds?: number;
 }
 
@@ -31,6 +35,7 @@ export class ChainedLog implements LineSink {
   readonly #timers: NodeJS.Timeout[];
   #descriptor: number;
   #lost = 0;
+  #told: string | null = null;
   #reopening = false;
   #reopenFailed = false;
   #closing: Promise<void> | null = null;
@@ -54,6 +59,7 @@ export class ChainedLog implements LineSink {
       }, checkpointMilliseconds).unref(),
       setInterval(() => {
         this.#reopenIfRenamed();
+        this.#tellOfProblem();
       }, renameMilliseconds).unref(),
     ];
   }
@@ -99,6 +105,12 @@ export class ChainedLog implements LineSink {
     return (this.#closing = this.#writer.close(timeoutMilliseconds));
   }
 
+  #tellOfProblem(): void {
+    const problem = this.problem();
+    if ((problem === null) !== (this.#told === null)) this.#options.onProblem?.(problem);
+    this.#told = problem;
+  }
+
   #checkpoint(reason: 'interval' | 'file-end' | 'file-start' | 'end'): void {
     if (reason === 'interval' && !this.#writer.hasRoom) return;
     this.#writer.append(this.#chain.checkpoint(reason, this.#options.now(), this.#lost));
@@ -117,6 +129,7 @@ export class ChainedLog implements LineSink {
       this.#descriptor = descriptor;
       this.#writer.switchTo(descriptor);
       this.#checkpoint('file-start');
+      this.#options.onReopened?.();
     });
   }
 

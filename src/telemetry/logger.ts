@@ -1,12 +1,62 @@
 import pino from 'pino';
-import type { Level, Logger } from 'pino';
+import type { DestinationStream, Level, Logger } from 'pino';
+import { maskKeysInJson } from './mask-keys.js';
+import { RepeatedLines } from './repeated-lines.js';
 
 export type { Logger };
 
-/** The product's own log: JSON lines on standard error, so that standard output stays the access log's. */
-export function createLogger(level: Level | 'silent'): Logger {
-  return pino(
-    { level, base: null, timestamp: pino.stdTimeFunctions.isoTime },
-    pino.destination({ dest: 2, sync: true }),
+const mostCauses = 5;
+
+/**
+ * The product's own log: JSON lines on standard error, so that standard output stays the access log's. A message that
+ * comes again and again is written some times in a minute, and then told of by its number.
+ * @param windowMilliseconds the minute
+ */
+export function createLogger(
+  level: Level | 'silent',
+  destination: DestinationStream = pino.destination({ dest: 2, sync: true }),
+  windowMilliseconds = 60_000,
+): Logger {
+  const lines = new RepeatedLines(windowMilliseconds);
+  let summary: NodeJS.Timeout | null = null;
+  const logger = pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      serializers: { err: (error: unknown) => errorView(error, mostCauses) },
+      hooks: {
+        streamWrite: maskKeysInJson,
+        logMethod(args, method, severity) {
+          const message = args.find((arg: unknown) => typeof arg === 'string') ?? '';
+          if (severity === pino.levels.values.fatal || lines.admit(message, performance.now())) {
+            method.apply(this, args);
+            return;
+          }
+          summary ??= setTimeout(() => {
+            summary = null;
+            for (const [repeated, leftOut] of lines.takeLeftOut()) {
+              logger.warn({ repeated, leftOut }, 'a message came too often, and was left out');
+            }
+          }, windowMilliseconds).unref();
+        },
+      },
+    },
+    destination,
   );
+  return logger;
+}
+
+/** What is told of an error. Not all that it has: those of a client of Redis hold commands, and with them a password. */
+function errorView(error: unknown, causes: number): unknown {
+  if (!(error instanceof Error)) return 'no error';
+  const { code } = error as NodeJS.ErrnoException;
+  return {
+    type: error.name,
+    message: error.message,
+    code,
+    stack: error.stack,
+    ...(error.cause instanceof Error && causes > 0 ? { cause: errorView(error.cause, causes - 1) } : {}),
+  };
 }

@@ -1,5 +1,7 @@
 /** A key, and whatever stands behind it up to the next part of a URL or the next word: a piece of it may be encoded. */
 const keyForm = /svc_(?:live|test)_\s*[^/\s?&#"']*/gi;
+/** The same in JSON, where a backslash belongs to the character behind it. */
+const keyInJsonForm = /svc_(?:live|test)_[^/\s?&#"'\\]*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
 const encodedOctet = /%[0-9a-f]{2}/gi;
 const mostDecodings = 5;
@@ -16,7 +18,16 @@ export function holdsKey(text: string): boolean {
  */
 export function maskKeys(text: string): string {
   const decoded = decode(text);
-  return (holdsKey(decoded) ? decoded : text).replace(keyForm, (key) => `${key.slice(0, 'svc_live_'.length)}…`);
+  return (holdsKey(decoded) ? decoded : text).replace(keyForm, withoutSecret);
+}
+
+/** A line of JSON in which no key is left that is written as such; it stays a line of JSON. */
+export function maskKeysInJson(line: string): string {
+  return line.replace(keyInJsonForm, withoutSecret);
+}
+
+function withoutSecret(key: string): string {
+  return `${key.slice(0, 'svc_live_'.length)}…`;
 }
 
 function decode(text: string): string {

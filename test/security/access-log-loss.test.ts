@@ -78,12 +78,18 @@ t.test(
   'a full disk is told of, and waited for by nobody',
   { skip: !existsSync('/dev/full') && 'no /dev/full' },
   async (t) => {
-    const sink = new ChainedLog({ ...ending, destination: '/dev/full' });
+    const told: (string | null)[] = [];
+    const onProblem = (problem: string | null): unknown => told.push(problem);
+    const sink = new ChainedLog({ ...ending, destination: '/dev/full', renameMilliseconds: 1, onProblem });
     t.equal(sink.problem(), null);
     sink.write('{"event":{"a":1}}');
     while (sink.problem() === null) await new Promise((resolve) => setImmediate(resolve));
     t.match(sink.problem(), /ENOSPC/);
-    for (let count = 0; count < 40; count += 1) sink.write(`{"event":{"filler":"${'x'.repeat(1_000_000)}"}}`);
+    while (told.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
+    t.equal(told.length, 1, 'once');
+    t.match(told, [/ENOSPC/]);
+    for (let count = 0; count < 40; count += 1) sink.write(JSON.stringify({ event: { filler: 'x'.repeat(1_000_000) } }));
     t.match(sink.problem(), /ENOSPC; lines lost: (?:2[3-9]|3\d)/, 'what cannot be held is lost: memory stays bounded');
     await sink.close(10);
   },

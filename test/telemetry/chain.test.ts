@@ -102,8 +102,12 @@ t.test('a process names the line behind which it goes on, whole or torn', async 
 t.test('rotation keeps the chain: each file says how it ends, and from what the next one goes on', async (t) => {
   const directory = t.testdir();
   const file = path.join(directory, 'access.log');
-  let failures = 0;
-  const log = openLog(file, { renameMilliseconds: 5, onReopenFailure: () => (failures += 1) });
+  let [failures, opened] = [0, 0];
+  const log = openLog(file, {
+    renameMilliseconds: 5,
+    onReopenFailure: () => (failures += 1),
+    onReopened: () => (opened += 1),
+  });
   log.write(JSON.stringify({ event: { code: 'one' } }));
   await until(() => readFileSync(file, 'utf8').includes('"one"'));
   log.reopen();
@@ -119,6 +123,7 @@ t.test('rotation keeps the chain: each file says how it ends, and from what the 
   log.write(JSON.stringify({ event: { code: 'four' } }));
   renameSync(`${directory}-gone`, directory);
   await log.close(30_000);
+  t.equal(opened, 2);
   t.equal(failures, 1, 'that no file can be opened is told once, and lines go on into the one that is open');
   const events = [`${file}.1`, `${file}.2`, file].flatMap((one) => linesOf(one).map(({ event }) => event));
   t.same(

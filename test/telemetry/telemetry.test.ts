@@ -3,8 +3,11 @@ import fc from 'fast-check';
 import t from 'tap';
 import { holdsKey, maskKeys } from '../../src/telemetry/mask-keys.js';
 import { cut, serialise } from '../../src/telemetry/serialise.js';
+import { createLogger } from '../../src/telemetry/logger.js';
+import { RepeatedLines } from '../../src/telemetry/repeated-lines.js';
 import { GatewayMetrics } from '../../src/telemetry/metrics.js';
 import type { TorExitFigures } from '../../src/telemetry/tor-exit-metrics.js';
+import { until } from './open-log.js';
 
 /** What a terminal or a log viewer would obey instead of show: controls, line ends, turns of direction. */
 const obeyed = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\ufeff]/u;
@@ -179,5 +182,46 @@ t.test('nothing of a key is left but its prefix, wherever and however it is writ
   );
   t.ok(holdsKey('x svc_test_ y'));
   t.notOk(holdsKey('svc_prod_abc'));
+  t.end();
+});
+
+t.test('a message that comes with every request is written some times, and a last word always', async (t) => {
+  const written: { level: string; msg: string; leftOut?: number; repeated?: string }[] = [];
+  const destination = { write: (line: string) => written.push(JSON.parse(line) as never) };
+  const logger = createLogger('info', destination, 3_600_000);
+  for (let count = 0; count < 100; count += 1) logger.error({ count }, 'a request failed');
+  logger.info('another');
+  for (let count = 0; count < 25; count += 1) logger.fatal('ends');
+  logger.debug('not wanted');
+  const counted = (message: string): number => written.filter(({ msg }) => msg === message).length;
+  t.same(['a request failed', 'another', 'ends', 'not wanted'].map(counted), [20, 1, 25, 0]);
+
+  const hasty = createLogger('info', destination, 100);
+  const leftOut = () => written.find(({ repeated }) => repeated === 'failed again');
+  await until(() => {
+    for (let count = 0; count < 50; count += 1) hasty.error('failed again');
+    return leftOut() !== undefined;
+  });
+  t.match(leftOut(), { level: 'warn', msg: 'a message came too often, and was left out', leftOut: Number });
+  const lines = new RepeatedLines(1_000);
+  const admitted = (now: number): number =>
+    Array.from({ length: 30 }, () => lines.admit('x', now)).filter(Boolean).length;
+  t.same([admitted(0), admitted(999), admitted(1_000)], [20, 0, 20], 'a minute later it is written again');
+  t.same([lines.takeLeftOut(), lines.takeLeftOut()], [[['x', 10]], []]);
+});
+
+t.test('an error is told without what it holds besides, and no key is', (t) => {
+  const written: string[] = [];
+  const logger = createLogger('trace', { write: (line) => written.push(line) });
+  const cause = Object.assign(new Error('WRONGPASS "svc_live_inthecause"'), { command: { args: ['the password'] } });
+  const error = Object.assign(new Error('said svc_live_inamessage\n"and" more', { cause }), {
+    code: 'ECODE',
+    password: 'the password',
+  });
+  logger.warn({ err: error, problem: 'svc_test_inafield"' }, 'in svc_live_inthemessage\\"');
+  const [line = ''] = written;
+  t.notMatch(line, /the password|inthecause|inamessage|inafield|inthemessage/);
+  t.match(JSON.parse(line), { level: 'warn', err: { type: 'Error', code: 'ECODE', cause: { type: 'Error' } } });
+  t.match(JSON.parse(line), { err: { message: 'said svc_live_…\n"and" more' }, problem: 'svc_test_…"' });
   t.end();
 });
