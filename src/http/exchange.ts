@@ -58,6 +58,8 @@ export class Exchange {
   requestBodyBytes = 0;
   /** Bytes of an upstream's answer's body that were given to the connection. */
   forwardedBodyBytes = 0;
+  /** Bytes of the body that the gateway answers itself; null where it does not. */
+  ownBodyBytes: number | null = null;
   /** Milliseconds of the look-up of its key; null where there was none. */
   lookupDuration: number | null = null;
   /** Milliseconds until it was decided. */
@@ -165,9 +167,8 @@ export class Exchange {
 
   /** Bytes of the answer's body: those of an upstream's answer that were passed on, or those of the gateway's own. */
   get responseBodyBytes(): number {
-    if (this.upstreamDuration !== null) return this.forwardedBodyBytes;
-    if (!this.response.headersSent || this.request.method === 'HEAD') return 0;
-    return Number(this.response.getHeader('content-length') ?? 0);
+    if (this.ownBodyBytes === null) return this.forwardedBodyBytes;
+    return this.response.headersSent && this.request.method !== 'HEAD' ? this.ownBodyBytes : 0;
   }
 
   /** Whether the whole answer went out. Node ends a stream of HTTP/2 that was reset as if it had. */

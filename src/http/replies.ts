@@ -18,6 +18,7 @@ const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
 
 /** Answers with the envelope, and with nothing of what an upstream had said before it failed. */
 export function sendFailure(reply: FastifyReply, failure: Failure): FastifyReply {
+  reply.request.exchange.ownBodyBytes = Buffer.byteLength(failure.body);
   for (const name of Object.keys(reply.getHeaders())) if (!own.has(name)) reply.removeHeader(name);
   const { answerHeaders } = reply.request.exchange;
   return reply.code(failure.status).headers(answerHeaders).headers(failure.headers).send(failure.body);

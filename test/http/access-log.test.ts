@@ -30,7 +30,10 @@ import {
 import type { Ask, GatewayUnderTest, RawAnswer, RecordingUpstream } from './harness.js';
 
 interface Line {
-  readonly http: { readonly request: { readonly id: string }; readonly response: { readonly status_code: number } };
+  readonly http: {
+    readonly request: { readonly id: string };
+    readonly response: { readonly status_code: number; readonly body?: { readonly bytes: number } };
+  };
   readonly organization?: { readonly id: string };
   readonly gateway: { readonly key?: { readonly id?: string; readonly fingerprint?: string } };
   readonly event: { readonly action: string; readonly code: string };
@@ -251,6 +254,8 @@ t.test('each way to end a request leaves exactly one line, with its code and wha
     if (answer === null) continue;
     t.equal(line?.http.request.id, answer.header('x-request-id'), code);
     t.equal(line?.http.response.status_code, answer.status, code);
+    const { body } = line?.http.response ?? {};
+    if (body !== undefined) t.equal(body.bytes, answer.body.length, `${code}: bytes of the answer`);
   }
   await Promise.all([scenes.live.gateway.drain(), scenes.test.gateway.drain()]);
   const logs = await Promise.all([scenes.live.log.read(), scenes.test.log.read()]);
