@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { Test } from 'tap';
@@ -321,8 +320,9 @@ async function askManyTimes({ gateway }: Scene, count: number): Promise<void> {
   for (let index = 0; index < count; index += 1) {
     const chance = Math.random();
     const socket = connect(gateway.http, null).setEncoding('latin1');
-    socket.on('error', () => undefined);
-    let received = '';
+    let [received, wasReset] = ['', false];
+    // A refused caller may be cut off before it has read the answer; its line is asked for all the same.
+    socket.on('error', () => (wasReset = true));
     if (chance < 0.3) socket.write(requestBytes(withKey(liveKey, { path: '/v1/dev/customers/slow', headers })));
     else if (chance < 0.4) socket.write('garbage\r\n\r\n');
     else socket.write(requestBytes(kept[index % kept.length] ?? {}));
@@ -330,8 +330,8 @@ async function askManyTimes({ gateway }: Scene, count: number): Promise<void> {
       received += chunk;
       if (chance < 0.3) socket.destroy(); // the answer has begun, and breaks off
     });
-    await once(socket, 'close');
-    if (received === '') throw new Error('a request had no answer');
+    await new Promise((resolve) => socket.once('close', resolve));
+    if (received === '' && !wasReset) throw new Error('a request had no answer');
   }
 }
 
