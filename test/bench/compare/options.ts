@@ -13,7 +13,10 @@ export interface BenchOptions {
   /** Only what the table of targets needs. */
   readonly targetsOnly: boolean;
   readonly jsonFile: string;
-  readonly plotsDirectory: string | null;
+  /** Plots and tables go into docs/benchmarks.md. */
+  readonly docs: boolean;
+  /** Figures of an earlier run, in place of a new one; null: a new one. */
+  readonly fromFile: string | null;
 }
 
 const defaults = { rounds: '5', seconds: '2', 'warm-up': '4', connections: '64', json: 'var/bench/latest.json' };
@@ -30,7 +33,8 @@ Compares what a request costs here with other gateways and proxies, in CPU time,
   --warm-up N        seconds of load before the first round (${defaults['warm-up']})
   --connections N    connections at once (${defaults.connections})
   --json FILE        where the figures go (${defaults.json})
-  --plots DIR        draw them as SVG files too, and into the page docs/benchmarks.md if that is docs/benchmarks
+  --docs             draws plots into docs/benchmarks/, and writes them and the tables into docs/benchmarks.md
+  --from FILE        measures nothing: prints, and draws, the figures of such a file
   --help             this text
 
 NAMES are separated by commas; without them, all.
@@ -74,7 +78,8 @@ export function readOptions(args: readonly string[]): BenchOptions {
     connections: number('connections', 1024),
     targetsOnly: values.targets === true,
     jsonFile: text('json'),
-    plotsDirectory: (values.plots as string | undefined) ?? null,
+    docs: values.docs === true,
+    fromFile: (values.from as string | undefined) ?? null,
   };
   if (problems.length === 0) return options;
   process.stderr.write(`${problems.join('\n')}\n(--help tells what is expected)\n`);
@@ -85,7 +90,7 @@ function parse(args: readonly string[], problems: string[]): Record<string, unkn
   const text = { type: 'string' } as const;
   const flag = { type: 'boolean' } as const;
   const named = Object.fromEntries(Object.keys(defaults).map((name) => [name, text]));
-  const options = { ...named, scenario: text, subject: text, plots: text, targets: flag, help: flag };
+  const options = { ...named, scenario: text, subject: text, from: text, targets: flag, docs: flag, help: flag };
   try {
     return parseArgs({ args: [...args], options }).values;
   } catch (error) {

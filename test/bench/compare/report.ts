@@ -1,5 +1,6 @@
 import { subjects } from '../subjects/index.js';
 import type { Measured } from './measure.js';
+import { figure } from './plot.js';
 import { scenarios } from './scenarios.js';
 import { ratiosOf, spreadOf, type Spread } from './statistics.js';
 import type { Judged } from './targets.js';
@@ -14,42 +15,45 @@ export interface Results {
   readonly targets: readonly Judged[];
 }
 
-/** A figure for people: three digits of it count. */
-function shortly(figure: number): string {
-  return Number.isNaN(figure) ? '-' : figure >= 99.95 ? figure.toFixed(0) : figure.toFixed(figure >= 9.995 ? 1 : 2);
-}
-
 function spreadText({ median, min, max }: Spread): string {
-  return `${shortly(median)} (${shortly(min)} to ${shortly(max)})`;
+  return `${figure(median)} (${figure(min)} to ${figure(max)})`;
 }
 
 /** For people: the subject's title. */
-function titleOf(name: string): string {
+export function titleOf(name: string): string {
   return subjects.find((one) => one.name === name)?.title ?? name;
 }
 
-/** The figures as tables in Markdown: one for each scenario, and that of the targets. */
-export function tables(results: Results): string {
+/** For people: the scenario's title. */
+export function scenarioTitle(name: string): string {
+  return scenarios.find((one) => one.name === name)?.title ?? name;
+}
+
+/**
+ * The figures as tables in Markdown: that of the targets, and one for each scenario.
+ * @param image what stands above the table of a scenario; empty: nothing
+ */
+export function tables(results: Results, image: (scenario: string) => string = () => ''): string {
   const parts = results.scenarios.map(({ name, measured }) => {
-    const title = scenarios.find((one) => one.name === name)?.title ?? name;
-    return `### ${title}\n\n${scenarioTable(measured)}`;
+    return `### ${scenarioTitle(name)}\n\n${image(name)}${scenarioTable(measured)}`;
   });
-  if (results.targets.length > 0) parts.push(`### Targets\n\n${targetTable(results.targets)}`);
+  if (results.targets.length > 0) parts.unshift(`### Targets\n\n${targetTable(results.targets)}`);
   return parts.join('\n\n');
 }
 
 function scenarioTable(measured: readonly Measured[]): string {
   const hasLatency = measured.some(({ rounds }) => rounds.some(({ latency }) => latency !== null));
   const first = measured[0]?.rounds.map(({ cpu }) => cpu) ?? [];
-  const rows = measured.map(({ subject, rounds }) => {
+  const rows = measured.map(({ subject, rounds, failure }) => {
+    if (failure !== null) return [titleOf(subject), `dropped out: ${failure}`];
     const cpu = rounds.map((round) => round.cpu);
     const latency = (['p50', 'p99', 'p999'] as const).map((which) =>
       spreadText(spreadOf(rounds.map((round) => round.latency?.[which] ?? NaN))),
     );
     return [
       ...[titleOf(subject), spreadText(spreadOf(cpu)), spreadText(ratiosOf(first, cpu))],
-      ...[shortly(spreadOf(rounds.map(({ perSecond }) => perSecond)).median)],
-      ...[shortly(spreadOf(rounds.map(({ residentMebibytes }) => residentMebibytes)).max)],
+      ...[figure(spreadOf(rounds.map(({ perSecond }) => perSecond)).median)],
+      ...[figure(spreadOf(rounds.map(({ residentMebibytes }) => residentMebibytes)).max)],
       ...(hasLatency ? latency : []),
     ];
   });
@@ -59,13 +63,14 @@ function scenarioTable(measured: readonly Measured[]): string {
 }
 
 function targetTable(targets: readonly Judged[]): string {
-  const rows = targets.map(({ scenario, subject, figure, against, atMost, stretch, measured, holds }) => [
-    ...[scenario, titleOf(subject), figure, against === null ? '(MiB)' : titleOf(against)],
+  const rows = targets.map(({ scenario, subject, figure: what, against, atMost, stretch, measured, holds }) => [
+    ...[scenario, titleOf(subject), what, against === null ? '(MiB)' : titleOf(against)],
     ...[spreadText(measured), `${atMost}`, stretch === null ? '' : `${stretch}`, holds ? 'yes' : '**no**'],
   ]);
   return table(['scenario', 'of', 'figure', 'against', 'measured', 'at most', 'stretch', 'holds'], rows);
 }
 
 function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {
-  return [heads, heads.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n');
+  const whole = rows.map((row) => heads.map((_, index) => row[index] ?? ''));
+  return [heads, heads.map(() => '---'), ...whole].map((row) => `| ${row.join(' | ')} |`).join('\n');
 }
