@@ -21,7 +21,7 @@ const limits = JSON.parse(readFileSync(file, 'utf8')) as Limits;
 const { against } = limits;
 const results = await run({
   ...{ scenarios: Object.keys(limits.atMost), subjects: ['gateway', against], targetsOnly: false },
-  ...{ rounds: 5, seconds: 1, warmUpSeconds: 4, connections: 64 },
+  ...{ rounds: 5, seconds: 1, warmUpSeconds: 3, connections: 64 },
 });
 const ratios = results.scenarios.map(({ name, measured }) => {
   const cpuOf = (subject: string): number[] =>

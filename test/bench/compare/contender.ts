@@ -15,7 +15,7 @@ export interface Round {
   readonly perSecond: number;
   /** CPU time of the subject, in microseconds a request. */
   readonly cpu: number;
-  readonly residentMebibytes: number;
+  readonly residentMegabytes: number;
   /** Milliseconds; null where they were not measured. */
   readonly latency: { readonly p50: number; readonly p99: number; readonly p999: number } | null;
 }
@@ -79,7 +79,7 @@ export class Contender {
         requests,
         perSecond: requests / taken,
         cpu: (after.cpuMicroseconds - before.cpuMicroseconds) / requests,
-        residentMebibytes: after.residentMebibytes,
+        residentMegabytes: after.residentMegabytes,
         latency: sorted.length === 0 ? null : { p50: at(0.5), p99: at(0.99), p999: at(0.999) },
       };
     } finally {

@@ -6,6 +6,8 @@ import { openPlace } from './place.js';
 import type { Scenario } from './scenarios.js';
 
 const mostWarmUps = 4;
+const interruptedStatus = 130;
+let isStopping = false;
 
 /** The rounds of one subject in one scenario. */
 export interface Measured {
@@ -26,6 +28,12 @@ export interface Extent {
 /** Starts the subjects anew, and measures them by turns. */
 export async function measure(scenario: Scenario, subjects: readonly Subject[], extent: Extent): Promise<Measured[]> {
   const t = new Teardowns();
+  const stop = (): void => {
+    isStopping = true;
+    // What it has started would go on without it.
+    void t.close().finally(() => process.exit(interruptedStatus));
+  };
+  process.once('SIGINT', stop).once('SIGTERM', stop);
   try {
     const place = await openPlace(t, scenario.keys);
     const contenders: Contender[] = [];
@@ -42,13 +50,14 @@ export async function measure(scenario: Scenario, subjects: readonly Subject[], 
     }
     return contenders.map(({ name, rounds, failure }) => ({ subject: name, rounds, failure }));
   } finally {
+    process.off('SIGINT', stop).off('SIGTERM', stop);
     await t.close();
   }
 }
 
 /** On a machine that has much else to do, a time alone would not warm anything up. */
 async function warmUp(contender: Contender, { transport }: Scenario, seconds: number): Promise<void> {
-  const enough = transport === 'tls-new' || transport === 'tls-resumed' ? 2_000 : 30_000;
+  const enough = transport === 'tls-new' || transport === 'tls-resumed' ? 2_000 : 20_000;
   let requests = 0;
   for (let turn = 0; turn < mostWarmUps && requests < enough; turn += 1) {
     requests += (await contender.round(seconds)).requests;
@@ -61,6 +70,8 @@ async function unlessFailed(contender: Contender, work: () => Promise<unknown>):
   try {
     await work();
   } catch (error) {
+    // That it fails now says nothing: the process is about to end.
+    if (isStopping) await new Promise(() => undefined);
     contender.failure = (error as Error).message;
     say(`${contender.name} drops out: ${contender.failure}`);
   }

@@ -1,4 +1,5 @@
 import { subjects } from '../subjects/index.js';
+import type { Round } from './contender.js';
 import type { Measured } from './measure.js';
 import { figure } from './plot.js';
 import { scenarios } from './scenarios.js';
@@ -53,18 +54,24 @@ function scenarioTable(measured: readonly Measured[]): string {
     return [
       ...[titleOf(subject), spreadText(spreadOf(cpu)), spreadText(ratiosOf(first, cpu))],
       ...[figure(spreadOf(rounds.map(({ perSecond }) => perSecond)).median)],
-      ...[figure(spreadOf(rounds.map(({ residentMebibytes }) => residentMebibytes)).max)],
+      ...[memoryText(rounds)],
       ...(hasLatency ? latency : []),
     ];
   });
   const latencyHeads = hasLatency ? ['ms p50', 'ms p99', 'ms p99.9'] : [];
-  const heads = ['subject', 'CPU µs a request', 'the first against it', 'requests a second', 'MiB resident'];
+  const heads = ['subject', 'CPU µs a request', 'the first against it', 'requests a second', 'MB resident'];
   return table([...heads, ...latencyHeads], rows);
+}
+
+/** Of the first round and of the last, so that growth shows, and the most. */
+function memoryText(rounds: readonly Round[]): string {
+  const megabytes = rounds.map(({ residentMegabytes }) => residentMegabytes);
+  return `${figure(megabytes[0] ?? NaN)} … ${figure(megabytes.at(-1) ?? NaN)}, at most ${figure(spreadOf(megabytes).max)}`;
 }
 
 function targetTable(targets: readonly Judged[]): string {
   const rows = targets.map(({ scenario, subject, figure: what, against, atMost, stretch, measured, holds }) => [
-    ...[scenario, titleOf(subject), what, against === null ? '(MiB)' : titleOf(against)],
+    ...[scenario, titleOf(subject), what, against === null ? '(MB)' : titleOf(against)],
     ...[spreadText(measured), `${atMost}`, stretch === null ? '' : `${stretch}`, holds ? 'yes' : '**no**'],
   ]);
   return table(['scenario', 'of', 'figure', 'against', 'measured', 'at most', 'stretch', 'holds'], rows);

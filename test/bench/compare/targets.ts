@@ -6,7 +6,7 @@ import { ratiosOf, type Spread } from './statistics.js';
 const figures = {
   cpu: ({ cpu }: Round) => cpu,
   p99: ({ latency }: Round) => latency?.p99 ?? NaN,
-  memory: ({ residentMebibytes }: Round) => residentMebibytes,
+  memory: ({ residentMegabytes }: Round) => residentMegabytes,
 } as const;
 
 /** A bound on how one subject compares with another in a scenario. */
@@ -61,6 +61,8 @@ export function judge(scenario: string, measured: readonly Measured[]): Judged[]
       const others = target.against === null ? ones?.map(() => 1) : of(target.against);
       if (ones === undefined || others === undefined) return [];
       const ratios = ratiosOf(ones, others);
-      return [{ ...target, measured: ratios, holds: ratios.median <= target.atMost }];
+      // Of what is held against nobody, no round may be above the bound.
+      const counts = target.against === null ? ratios.max : ratios.median;
+      return [{ ...target, measured: ratios, holds: counts <= target.atMost }];
     });
 }

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 /** CPU time and memory of a process with all that it has started. */
 export interface Usage {
   readonly cpuMicroseconds: number;
-  readonly residentMebibytes: number;
+  readonly residentMegabytes: number;
 }
 
 /** What a process and its children, such as its workers, have used so far, and hold now. */
@@ -13,7 +13,7 @@ export function usageOf(pid: number): Usage {
     cpuMicroseconds += cpuOf(one);
     residentKibibytes += Number(/^VmRSS:\s+(\d+)/m.exec(read(`/proc/${one}/status`))?.[1] ?? 0);
   }
-  return { cpuMicroseconds, residentMebibytes: Math.round(residentKibibytes / 102.4) / 10 };
+  return { cpuMicroseconds, residentMegabytes: Math.round(residentKibibytes * 0.01024) / 10 };
 }
 
 /** CPU time of all threads. utime and stime of `stat` say the same, but in steps of ten milliseconds. */
