@@ -24,7 +24,10 @@ async function gateway({ config: file }: { readonly config?: string }): Promise<
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     const ports = await openPorts(config, log);
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
-    const running = await startGateway(config, ports);
+    const running = await startGateway(config, ports, (requests, failure) => {
+      if (failure === null) log.info({ requests }, 'warmed up');
+      else log.warn({ err: failure, requests }, 'the warm-up failed; the first requests may be slow');
+    });
     closeLater(() => running.drain());
     // The conventional signal for "look at your files again"; without a listener it would end the process.
     process.on('SIGHUP', () => void running.reloadTls());

@@ -10,13 +10,13 @@ const mostPerSecond = 100;
  * refused requests cost the key store no more than that, whatever is sent.
  */
 export class ExposedKeys {
-  readonly #keyStore: KeyStore;
+  readonly #keyStore: Pick<KeyStore, 'find'>;
   readonly #clock: Clock;
   #underWay = 0;
   #second = 0;
   #inSecond = 0;
 
-  constructor(keyStore: KeyStore, clock: Clock) {
+  constructor(keyStore: Pick<KeyStore, 'find'>, clock: Clock) {
     this.#keyStore = keyStore;
     this.#clock = clock;
   }

@@ -2,12 +2,13 @@ import type { Clock, KeyStore, TorExits } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { OpenTls } from './tls/open-tls.js';
 import { expiryWarnings } from './tls/tls-material.js';
+import type { WarmUp } from './warm-up.js';
 
 /** What the gateway's state depends on. */
 interface ReadinessSources {
-  readonly keyStore: KeyStore;
-  readonly torExits: TorExits;
-  readonly accessLog: LineSink;
+  readonly keyStore: Pick<KeyStore, 'unavailableReason'>;
+  readonly torExits: Pick<TorExits, 'unavailableReason'>;
+  readonly accessLog: Pick<LineSink, 'problem'>;
   readonly clock: Clock;
 }
 
@@ -15,6 +16,7 @@ interface ReadinessSources {
 export class Readiness {
   draining = false;
   tls: OpenTls | null = null;
+  warmUp: Pick<WarmUp, 'over'> | null = null;
   readonly #sources: ReadinessSources;
   readonly #goesOnWithoutLog: boolean;
 
@@ -36,6 +38,7 @@ export class Readiness {
     const logProblem = this.refusingLogProblem();
     return [
       ...(this.draining ? ['draining'] : []),
+      ...(this.warmUp?.over === false ? ['warming up'] : []),
       ...(storeProblem === null ? [] : [`key store: ${storeProblem}`]),
       ...(torProblem === null ? [] : [`Tor exits: ${torProblem}`]),
       ...(logProblem === null ? [] : [`access log: ${logProblem}`]),

@@ -19,7 +19,7 @@ const nobody = compileIpRanges([]);
 export interface FactSources {
   readonly environment: Environment;
   readonly trustedProxies: IpRanges;
-  readonly torExits: TorExits;
+  readonly torExits: Pick<TorExits, 'has' | 'digest'>;
   /** null: there are no databases. */
   readonly geoIp: GeoIp | null;
   readonly clock: Clock;

@@ -10,8 +10,8 @@ import { requestSpan } from './request-span.js';
 /** Where requests are told of when they are over. */
 export interface RequestLogOptions {
   readonly environment: string;
-  readonly sink: LineSink;
-  readonly metrics: GatewayMetrics;
+  readonly sink: Pick<LineSink, 'write'>;
+  readonly metrics: Pick<GatewayMetrics, 'countRequest' | 'observeDurations'>;
   readonly exposedKeys: ExposedKeys;
   /** Null: traces are kept nowhere. */
   readonly traces: TraceExport | null;

@@ -25,6 +25,8 @@ import { openTls } from './tls/open-tls.js';
 import type { OpenTls } from './tls/open-tls.js';
 import type { CertificateChange } from './tls/tls-reload.js';
 import { Upstream } from './upstream.js';
+import { WarmUp } from './warm-up.js';
+import type { WarmUpEnd } from './warm-up.js';
 
 /** What the gateway needs besides its configuration. */
 export interface GatewayPorts {
@@ -76,10 +78,17 @@ const maxPemBytes = 1024 * 1024;
 
 /**
  * Starts the gateway's listeners.
+ * @param onWarm told when the gateway has warmed up, until when it is not ready; null: it does not warm up
  * @throws OperatorError for a certificate that cannot be used or a port that is taken
  */
-export async function startGateway(config: Config, ports: GatewayPorts): Promise<RunningGateway> {
+export async function startGateway(
+  config: Config,
+  ports: GatewayPorts,
+  onWarm: WarmUpEnd | null = null,
+): Promise<RunningGateway> {
   const readiness = new Readiness(ports, config.accessLog.onFailure);
+  const warmUp = onWarm && new WarmUp({ ...config, ...ports }, onWarm);
+  readiness.warmUp = warmUp;
   const metrics = openMetrics(config.environment, readiness, ports);
   const requestLog = new RequestLog({
     ...ports,
@@ -149,6 +158,7 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {
     readiness.draining = true;
     for (const { connections } of listeners) connections.endWithNextAnswer();
+    await warmUp?.stop();
     await (delayed ?? wait(config.limits.drainDelaySeconds * 1000));
     await readiness.tls?.reload.stop();
     await closeAll(listeners, config.limits.drainTimeoutSeconds);
@@ -172,12 +182,14 @@ export async function startGateway(config: Config, ports: GatewayPorts): Promise
       const { endpoint } = tls;
       metrics.showCertificates(() => endpoint.material.certificates);
     }
+    const addresses = {
+      management: management && (await listen(health, 'management', management)),
+      https: https && (await open(await createOne(readiness.tls), 'https', https)),
+      http: http && (await open(await createOne(null), 'http', http)),
+    };
+    warmUp?.start();
     return {
-      addresses: {
-        management: management && (await listen(health, 'management', management)),
-        https: https && (await open(await createOne(readiness.tls), 'https', https)),
-        http: http && (await open(await createOne(null), 'http', http)),
-      },
+      addresses,
       reloadTls: async () => {
         await readiness.tls?.reload.check();
       },

@@ -17,7 +17,8 @@ import type { CallerIdentity, GeoIp, KeyStore, TorExits, TraceExport } from '../
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { startGateway } from '../../src/http/start-gateway.js';
-import type { RunningGateway } from '../../src/http/start-gateway.js';
+import type { GatewayPorts, RunningGateway } from '../../src/http/start-gateway.js';
+import type { WarmUpEnd } from '../../src/http/warm-up.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
 import type { CertificateChange } from '../../src/http/tls/tls-reload.js';
 import type { LineSink } from '../../src/telemetry/line-sink.js';
@@ -147,6 +148,8 @@ export interface GatewaySetup {
   readonly accessLog?: LineSink;
   readonly logSecret?: Buffer;
   readonly traces?: TraceExport;
+  /** Told when it has warmed up; without it, it does not. */
+  readonly onWarm?: WarmUpEnd;
 }
 
 const selfSigned = await createSelfSigned(new Date());
@@ -174,7 +177,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
   const lines: Record<string, unknown>[] = [];
   const internalErrors: unknown[] = [];
   const certificateChanges: CertificateChange[] = [];
-  const gateway = await startGateway(base, {
+  const ports: GatewayPorts = {
     keyStore: setup.keyStore ?? new RecordKeyStore(new MemoryRecords(setup.records ?? recordsOf(liveKey))),
     recordCache: () => null,
     torExits: torExitsOf(setup.torExits ?? []),
@@ -194,7 +197,8 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     onInternalError: (error) => internalErrors.push(error),
     onCertificateChange: (change) => certificateChanges.push(change),
     onOverload: () => undefined,
-  });
+  };
+  const gateway = await startGateway(base, ports, setup.onWarm);
   let drained: Promise<void> | null = null;
   const drain = (delayed?: Promise<unknown>): Promise<void> => (drained ??= gateway.drain(delayed));
   t.teardown(() => drain());

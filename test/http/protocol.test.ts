@@ -3,6 +3,7 @@ import type http from 'node:http';
 import t from 'tap';
 import type { KeyStore } from '../../src/gateway/ports.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import { Readiness } from '../../src/http/readiness.js';
 import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
 
@@ -378,6 +379,42 @@ t.test('the management listener tells health and counts, and nothing of it is on
     t.equal((await ask(gateway, { path, headers: [key] })).status, 404);
   }
 });
+
+t.test(
+  'a gateway that warms up is not ready before, and nobody hears of the requests that it makes to itself',
+  async (t) => {
+    const upstream = await startUpstream(t);
+    let toldWarm: (end: readonly [requests: number, failure: unknown]) => void = () => undefined;
+    const warm = new Promise<readonly [requests: number, failure: unknown]>((resolve) => (toldWarm = resolve));
+    const { lines, internalErrors, ...gateway } = await startTestGateway(t, {
+      upstreamUrl: upstream.url,
+      config: { throttle: { badKeys: 1 }, rateLimit: { requestsPerSecond: 1, burst: 1 } },
+      onWarm: (requests, failure) => {
+        toldWarm([requests, failure]);
+      },
+    });
+    const [requests, failure] = await warm;
+    t.equal(failure, null);
+    t.ok(requests > 8, 'some of every kind, however slow the machine is');
+    const management = `http://127.0.0.1:${gateway.management}`;
+    t.equal((await fetch(`${management}/readyz`)).status, 200);
+    const text = await (await fetch(`${management}/metrics`)).text();
+    t.notMatch(text, /gateway_requests_total\{|gateway_connections_refused_total\{|gateway_\w+_count\{.*\} [1-9]/);
+    t.match(text, /gateway_decision_duration_seconds_count 0\n[^]*gateway_throttled_sources 0\n/);
+    t.same([lines, internalErrors, upstream.seen], [[], [], []]);
+    t.equal((await ask(gateway, { headers: [key] })).status, 200, 'and no allowance is used up');
+
+    let stoppedAfter = Infinity;
+    const stopped = await startTestGateway(t, { onWarm: (made) => (stoppedAfter = made) });
+    await stopped.drain();
+    t.equal(stoppedAfter, 0, 'a drain ends it');
+
+    const fine = { unavailableReason: () => null, problem: () => null, now: () => 0 };
+    const readiness = new Readiness({ keyStore: fine, torExits: fine, accessLog: fine, clock: fine }, 'refuse');
+    readiness.warmUp = { over: false };
+    t.same(readiness.problems(), ['warming up']);
+  },
+);
 
 t.test('what was no request leaves no line: broken handshakes, silent and idle connections', async (t) => {
   const upstream = await startUpstream(t);
