@@ -4,6 +4,10 @@ import { idempotencyKeyParameter } from './idempotency/idempotency-key.js';
 const merchantId = { 'x-merchant-id': { type: 'apiKey', in: 'header', name: 'x-merchant-id' } };
 const environment = { 'x-merchant-environment': { type: 'apiKey', in: 'header', name: 'x-merchant-environment' } };
 
+const retryAfter = {
+  'retry-after': { description: 'Seconds after which to try again', schema: { type: 'string' } },
+};
+
 /** What the services say of themselves as a whole. */
 export const servicesDescription: ApiDescription = {
   info: {
@@ -13,6 +17,16 @@ export const servicesDescription: ApiDescription = {
   },
   security: { ...merchantId, ...environment },
   failuresOf,
+  answerHeaders: {
+    201: {
+      'idempotency-replayed': {
+        description: '"true" where the answer was given before, under the same Idempotency-Key',
+        schema: { type: 'string', enum: ['true'] },
+      },
+    },
+    409: retryAfter,
+    503: retryAfter,
+  },
   headersOf: ({ method }) => (method === 'post' ? [idempotencyKeyParameter] : []),
 };
 

@@ -6,7 +6,7 @@ import Type from 'typebox';
 export const amount = Type.Integer({
   minimum: 1,
   maximum: Number.MAX_SAFE_INTEGER,
-  description: 'a positive whole number of minor units, such as kobo',
+  description: `a positive whole number of minor units, such as kobo, up to ${Number.MAX_SAFE_INTEGER}`,
   examples: [250_000],
 });
 

@@ -21,6 +21,7 @@ interface Schema {
 
 interface Operation {
   readonly operationId: string;
+  readonly tags: readonly string[];
   readonly parameters: readonly { readonly name: string; readonly in: string; readonly schema: Schema }[];
   readonly requestBody?: { readonly content: { readonly 'application/json': { readonly schema: Schema } } };
   readonly responses: Readonly<Record<string, object>>;
@@ -28,6 +29,8 @@ interface Operation {
 
 interface Description {
   readonly openapi: string;
+  readonly tags: readonly { readonly name: string }[];
+  readonly components: { readonly responses: Readonly<Record<string, object>> };
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
 }
 
@@ -51,6 +54,10 @@ function checkAt(...place: string[]) {
   return (value: unknown): string | null => (check(value) ? null : ajv.errorsText(check.errors));
 }
 
+function descriptionAt(place: readonly string[]): { readonly headers?: object } {
+  return place.reduce((it: object, part) => Reflect.get(it, part) as object, description);
+}
+
 t.test('the committed description is what the code says of itself', async (t) => {
   let printed = '';
   const io = { out: (text: string) => void (printed += text), err: () => undefined };
@@ -63,6 +70,12 @@ t.test('the committed description is what the code says of itself', async (t) =>
     Object.values(methods).map((one) => one.operationId),
   );
   t.equal(new Set(ids).size, ids.length, 'each operation has a name of its own');
+  for (const name of Object.keys(description.components.responses)) {
+    t.ok(committed.includes(`"#/components/responses/${name}"`), `${name} is the answer of some operation`);
+  }
+  const known = new Set(description.tags.map(({ name }) => name));
+  const operations = Object.values(description.paths).flatMap((methods) => Object.values(methods));
+  t.same(new Set(operations.flatMap((one) => one.tags)), known, 'each subject has operations, and each operation one');
 });
 
 t.test('requests and answers are as they are described, through the gateway', async (t) => {
@@ -122,6 +135,9 @@ t.test('requests and answers are as they are described, through the gateway', as
         : ['paths', path, method, 'responses', String(status)];
     const problem = checkAt(...place, 'content', 'application/json', 'schema')(body);
     if (problem !== null) throw new Error(`${what}: ${problem}`);
+    const { headers = {} } = descriptionAt(place);
+    const untold = ['idempotency-replayed', 'retry-after'].find((one) => one in answer.headers && !(one in headers));
+    if (untold !== undefined) throw new Error(`${what}: ${untold} is not described`);
     return { status, body };
   }
   interface Answer {

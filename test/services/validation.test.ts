@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { addWallet, balanceOf, bankPayout, merchantA, onEachServices } from './services-fixture.js';
 
+const amountMessage = 'amount must be a positive whole number of minor units, such as kobo, up to 9007199254740991';
 const someWallet = '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80';
 
 onEachServices(
   'each field of a payout is refused in plain words, and nothing is converted',
   async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
-    const amountMessage = 'amount must be a positive whole number of minor units, such as kobo';
     const cases: [field: string, values: unknown[], message: string][] = [
       ['amount', [1.5, '100', 0, -1, 2 ** 53, null, true, [100], {}, -0, 0.1], amountMessage],
       ['walletId', ['', 'x', 1, null, `${walletId} `, `${walletId}\n`, `{${walletId}}`], 'walletId must be a UUID'],
@@ -67,7 +67,7 @@ onEachServices(
       errors: [
         { path: 'destinationBankCode', message: 'destinationBankCode is required' },
         { path: 'destinationAccountNumber', message: 'destinationAccountNumber is required' },
-        { path: 'amount', message: 'amount must be a positive whole number of minor units, such as kobo' },
+        { path: 'amount', message: amountMessage },
         { path: 'remarks', message: 'remarks must be a text of 1 to 255 characters on one line' },
         { path: 'note', message: 'note is not a known field' },
         { path: 'constructor', message: 'constructor is not a known field' },

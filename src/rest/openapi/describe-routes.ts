@@ -21,6 +21,8 @@ export interface ApiDescription {
   readonly failuresOf: (route: DescribedRoute) => Readonly<Record<number, string>>;
   /** Headers that a route looks at. */
   readonly headersOf: (route: DescribedRoute) => readonly object[];
+  /** Headers that an answer may bear, by its status. */
+  readonly answerHeaders?: Readonly<Record<number, object>>;
   /** A second way to succeed. */
   readonly alsoAnswers?: (route: DescribedRoute) => Readonly<Record<number, string>>;
 }
@@ -36,7 +38,14 @@ export interface OpenApi {
 
 /** One operation of a description. */
 export interface DescribedOperation {
-  readonly responses: Readonly<Record<string, object>>;
+  readonly responses: Readonly<Record<string, DescribedAnswer>>;
+}
+
+/** An answer of one status. */
+export interface DescribedAnswer {
+  readonly description: string;
+  readonly headers?: object;
+  readonly content: object;
 }
 
 /**
@@ -87,16 +96,21 @@ function describe(route: DescribedRoute, api: ApiDescription): DescribedOperatio
       ...api.headersOf(route),
     ],
   };
+  const answers: Readonly<Record<string, DescribedAnswer>> = {
+    [operation.status ?? 200]: answer('Done', succeeded),
+    ...mapValues(api.alsoAnswers?.(route) ?? {}, (text) => answer(text, succeeded)),
+    ...mapValues(failures, failureAnswer),
+  };
+  const responses = Object.entries(answers).map(([status, one]): [string, DescribedAnswer] => {
+    const headers = api.answerHeaders?.[Number(status)];
+    return [status, headers === undefined ? one : { description: one.description, headers, content: one.content }];
+  });
   return {
     ...words,
     ...(body === undefined
       ? {}
       : { requestBody: { required: true, content: { 'application/json': { schema: closed(body) } } } }),
-    responses: {
-      [operation.status ?? 200]: answer('Done', succeeded),
-      ...mapValues(api.alsoAnswers?.(route) ?? {}, (text) => answer(text, succeeded)),
-      ...mapValues(failures, failureAnswer),
-    },
+    responses: Object.fromEntries(responses),
   };
 }
 
@@ -104,7 +118,7 @@ function successSchema({ data = Type.Null(), page }: Operation): TSchema {
   return page === undefined ? recordSchema(data) : pageSchema(page);
 }
 
-function answer(description: string, schema: TSchema): object {
+function answer(description: string, schema: TSchema): DescribedAnswer {
   return { description, content: { 'application/json': { schema: byName(schema) } } };
 }
 

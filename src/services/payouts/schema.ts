@@ -33,7 +33,7 @@ const statuses = ['pending', 'processing', 'successful', 'failed'] as const;
  */
 export type PayoutStatus = (typeof statuses)[number];
 
-const status = Type.Enum([...statuses], { description: `one of ${statuses.join(', ')}` });
+const status = Type.Enum([...statuses], { type: 'string', description: `one of ${statuses.join(', ')}` });
 
 /** The query of the list of payouts. */
 export const payoutsQuery = Type.Object({

@@ -1,5 +1,6 @@
 import type { Selectable } from 'kysely';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
 import type { Tenant } from '../identity.js';
 import { createdRangeOf } from '../list-query.js';
 import { ownedBy, ownerColumns } from '../owned-by.js';
@@ -26,7 +27,11 @@ export async function listTransactions(
   if (query.status !== undefined) wanted = wanted.where('status', '=', query.status);
   if (from !== null) wanted = wanted.where('created_at', '>=', from);
   if (to !== null) wanted = wanted.where('created_at', '<=', to);
-  if (query.up_to !== undefined) wanted = wanted.where('id', '<=', Number(query.up_to));
+  if (query.up_to !== undefined) {
+    const last = await findTransaction(database, tenant, Number(query.up_to));
+    if (last === null) throw Refusal.notFound('Transaction');
+    wanted = wanted.where('id', '<=', last.id);
+  }
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const rows = await wanted.selectAll().orderBy('id', 'desc').offset(offset).limit(limit).execute();

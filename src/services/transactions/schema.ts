@@ -18,8 +18,8 @@ export type TransactionStatus = (typeof statuses)[number];
 /** The form of the ids of transactions, which are numbers. */
 export const transactionNumberForm = /^[1-9][0-9]{0,14}$/;
 
-const type = Type.Enum([...types], { description: `one of ${types.join(', ')}` });
-const status = Type.Enum([...statuses], { description: `one of ${statuses.join(', ')}` });
+const type = Type.Enum([...types], { type: 'string', description: `one of ${types.join(', ')}` });
+const status = Type.Enum([...statuses], { type: 'string', description: `one of ${statuses.join(', ')}` });
 const number = Type.String({ pattern: transactionNumberForm, description: 'the id of a transaction', examples: ['1'] });
 
 /** The query of the list of transactions. */
