@@ -89,7 +89,8 @@ t.test(
     for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
     t.equal(told.length, 1, 'once');
     t.match(told, [/ENOSPC/]);
-    for (let count = 0; count < 40; count += 1) sink.write(JSON.stringify({ event: { filler: 'x'.repeat(1_000_000) } }));
+    for (let count = 0; count < 40; count += 1)
+      sink.write(JSON.stringify({ event: { filler: 'x'.repeat(1_000_000) } }));
     t.match(sink.problem(), /ENOSPC; lines lost: (?:2[3-9]|3\d)/, 'what cannot be held is lost: memory stays bounded');
     await sink.close(10);
   },
