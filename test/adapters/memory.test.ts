@@ -82,6 +82,7 @@ t.test('a records file that cannot be used is told in one sentence that names th
     'null.json': 'null',
     'number.json': '1',
     'large.json': '{}',
+    'shape.json': '{"mg:meta":{},"keys":[],"merchants":[]}',
   });
   const at = (name: string): string => path.join(directory, name);
   await truncate(at('large.json'), 256 * 1024 * 1024 + 1);
@@ -95,6 +96,7 @@ t.test('a records file that cannot be used is told in one sentence that names th
       at(`${name}.json`),
       /^The records file .*\.json is not a JSON object of records by their store keys\.$/,
     ]),
+    [at('shape.json'), /^The records file .*shape\.json has a member that is no record's name: expected mg:meta, /],
     [at('large.json'), /^The records file .*large\.json is larger than 268435456 bytes\.$/],
   ];
   for (const [file, sentence] of rows) t.match(await problemOf(file), sentence, file.replace(directory, ''));

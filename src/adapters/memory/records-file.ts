@@ -7,7 +7,7 @@ const maxRecordsBytes = 256 * 1024 * 1024;
 
 /**
  * Reads a records file: one JSON object of the contract's records by their store keys.
- * @throws OperatorError when it cannot be read, is no JSON object or gives something twice
+ * @throws OperatorError when it cannot be read, is no JSON object, gives something twice or has what is no record
  */
 export async function readRecordsFile(file: string): Promise<StoredRecords> {
   const text = await readOperatorFile(file, 'The records file', maxRecordsBytes);
@@ -22,6 +22,12 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
     throw new OperatorError(`The records file ${file} is not a JSON object of records by their store keys.`);
   }
   requireEverythingOnce(text.toString('utf8'), file);
+  // Of a file of another shape nothing would be found, and every key be unanswerable. A name may hold a key: it is not told.
+  if (!Object.keys(records).every((name) => name.startsWith('mg:'))) {
+    throw new OperatorError(
+      `The records file ${file} has a member that is no record's name: expected mg:meta, mg:key:<look-up id> and mg:merchant:<merchant id>.`,
+    );
+  }
   return records as StoredRecords;
 }
 
