@@ -14,7 +14,7 @@ import { limitUpload } from './http2/limit-upload.js';
 import { awaitTurn } from './pipeline.js';
 import { answerProtocolError } from './protocol-errors.js';
 import type { RefusedRequest } from './protocol-errors.js';
-import { registerProxy } from './proxy.js';
+import { limitAnswer, registerProxy } from './proxy.js';
 import { sendError } from './replies.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
 import { closeOverUnreadBody } from './unread-body.js';
@@ -100,8 +100,16 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     }
   });
   app.addHook('onRequest', authenticationHook(options.authentication));
+  const timeouts = {
+    stallMilliseconds: limits.requestTimeoutSeconds * 1000,
+    totalMilliseconds: limits.answerTimeoutSeconds * 1000,
+  };
   const beforeAnswer = (exchange: Exchange): void => {
-    if (http2RequestOf(exchange.request) !== null) return;
+    if (http2RequestOf(exchange.request) !== null) {
+      // What the gateway answers itself waits as well for a client whose window is shut.
+      if (exchange.ownBodyBytes !== null) limitAnswer(exchange, timeouts);
+      return;
+    }
     // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
     if (connections.answersAreLast || exchange.headers.upgrade.length > 0) exchange.response.shouldKeepAlive = false;
     closeOverUnreadBody(exchange);
@@ -119,10 +127,6 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   app.setNotFoundHandler((_request, reply) =>
     sendError(reply, new GatewayError('not_found', 'no route has this path')),
   );
-  const timeouts = {
-    stallMilliseconds: limits.requestTimeoutSeconds * 1000,
-    totalMilliseconds: limits.answerTimeoutSeconds * 1000,
-  };
   registerProxy(app, options.upstreams, timeouts, options.identity, beforeAnswer);
   app.addHook('preClose', (done) => {
     connections.closeUnused();

@@ -4,6 +4,8 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { CallerIdentity } from '../gateway/ports.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
+import { http2ResponseOf } from './http2/http2-message.js';
+import { whenStalled } from './http2/stalled-answer.js';
 import { sendError } from './replies.js';
 import { forwardableHeaders } from './reserved-headers.js';
 import { proxiedMethods } from './routes.js';
@@ -137,15 +139,25 @@ function framed({ request }: Exchange, { statusCode, headers }: UpstreamAnswer, 
 }
 
 /** A caller who takes nothing of the answer, or a byte from time to time, would keep a place upstream for ever. */
-function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: AnswerTimeouts): void {
+export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: AnswerTimeouts): void {
   const { response } = exchange;
-  response.setTimeout(stallMilliseconds, () => {
-    if (waitsForCaller(exchange)) response.destroy();
-  });
+  const http2 = http2ResponseOf(response);
+  if (http2 === null) {
+    response.setTimeout(stallMilliseconds, () => {
+      if (waitsForCaller(exchange)) response.destroy();
+    });
+  } else {
+    whenStalled(
+      http2,
+      stallMilliseconds,
+      () => exchange.responseBodyBytes,
+      () => response.destroy(),
+    );
+  }
   if (exchange.callerIsGone) return; // the caller has left, and the answer goes nowhere
   const end = setTimeout(() => {
     exchange.detail = `the answer was not over after ${totalMilliseconds / 1000} s`;
-    if (!waitsForCaller(exchange)) exchange.outcome = 'upstream_timeout';
+    if (exchange.ownBodyBytes === null && !waitsForCaller(exchange)) exchange.outcome = 'upstream_timeout';
     response.destroy();
   }, totalMilliseconds);
   response.once('close', () => {

@@ -219,8 +219,27 @@ t.test('answers that nobody reads wait at the upstream, and are given up in time
   while (answering < 50) await new Promise((resolve) => setImmediate(resolve));
   const grown = process.memoryUsage().external - before;
   t.ok(grown < 100_000_000, `${grown} bytes for 400,000,000`);
-  // Not all fifty: each reset that the connection carries counts as something that the others took.
-  while (gateway.lines.length < 5) await new Promise((resolve) => setTimeout(resolve, 20));
+  while (gateway.lines.length < 50) await new Promise((resolve) => setTimeout(resolve, 20));
   t.ok(gateway.lines.every((line) => (line.event as { code: string }).code === 'client_closed'));
+  connection.socket.destroy();
+});
+
+// What goes on beside it put the time-out of such a stream off, and an answer of the gateway's own had none.
+t.test('a refusal that nobody reads is given up in time, whatever else the connection carries', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { limits: { requestTimeoutSeconds: 1, headersTimeoutSeconds: 1 } },
+  });
+  const connection = new FrameConnection(gateway.https, gateway.ca, Buffer.concat([Buffer.from([0, 4]), uint32(0)]));
+  connection.ask(1, 'GET', '/v1/transactions');
+  let stream = 3;
+  const beside = setInterval(() => {
+    connection.ask(stream, 'GET', '/v1/transactions', [key]);
+    stream += 2;
+  }, 100);
+  await connection.until(() => connection.isOver(1));
+  clearInterval(beside);
+  t.match(gateway.lines[0], { event: { code: 'key_required' }, http: { response: { status_code: 401 } } });
   connection.socket.destroy();
 });
