@@ -70,7 +70,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     const upstream = { url: services.url };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
     const wired = loadConfig({ file, presets: { ...presetsFor(directory), upstreams } });
-    const ports = await openPorts(wired, log, embedded.records);
+    const ports = await openPorts(wired, log, { records: embedded.records });
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
     const gateway = await startGateway(wired, ports);
     closeLater(() => gateway.drain());

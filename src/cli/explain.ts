@@ -98,7 +98,7 @@ async function explainWith(
   record: StoredRecord | null,
 ): ReturnType<typeof explainRequest> {
   const log = createLogger('warn');
-  const torExits = await openLoadedTorExits(config, log, false);
+  const torExits = await openLoadedTorExits(config, log, 'none');
   const geoIp = await openGeoIp(config, log);
   try {
     return await explainRequest(request, {

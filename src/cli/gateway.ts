@@ -1,28 +1,66 @@
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { ConfigError } from '../config/config-error.js';
 import { gatewayProblems } from '../config/gateway-problems.js';
 import { loadConfig } from '../config/load.js';
+import type { Config } from '../config/schema.js';
 import { startGateway } from '../http/start-gateway.js';
+import type { RunningGateway } from '../http/start-gateway.js';
 import { createLogger } from '../telemetry/logger.js';
+import type { Logger } from '../telemetry/logger.js';
 import { openPorts } from './open-ports.js';
 import { runServer, saveMilliseconds } from './run-server.js';
+import { runPrimary, workersProblems } from './workers/primary.js';
+import { answerPrimary, configOfWorker, drainWithoutPrimary, ownWorkerNumber } from './workers/worker.js';
+
+interface GatewayOptions {
+  readonly config?: string;
+  readonly workers: number;
+}
+
+const mostWorkers = 64;
 
 /** `gateway`: the data plane alone. */
 export function gatewayCommand(): Command {
   return new Command('gateway')
     .description('take requests: TLS, authentication and proxying')
     .option('--config <file>', 'configuration file')
+    .option(
+      '--workers <number>',
+      'processes that share the ports; each has limits and an access log of its own',
+      countIn,
+      1,
+    )
     .action(gateway);
 }
 
-async function gateway({ config: file }: { readonly config?: string }): Promise<void> {
+async function gateway({ config: file, workers }: GatewayOptions): Promise<void> {
   const config = loadConfig({ file });
-  const problems = gatewayProblems(config);
+  const problems = workers === 1 ? gatewayProblems(config) : workersProblems(config);
   if (problems.length > 0) throw new ConfigError(problems, file);
 
   const log = createLogger(config.log.level);
+  const number = ownWorkerNumber();
+  if (number !== null) {
+    drainWithoutPrimary();
+    await runGateway(configOfWorker(config, number), log.child({ worker: number }), number === 1, answerPrimary);
+  } else if (workers > 1) {
+    await runPrimary(config, log, workers);
+  } else {
+    await runGateway(config, log, true, ({ addresses }) => {
+      log.info(addresses, 'the gateway takes requests');
+    });
+  }
+}
+
+/** Runs a gateway in this process. */
+async function runGateway(
+  config: Config,
+  log: Logger,
+  fetchesTorExits: boolean,
+  onStarted: (running: RunningGateway) => void,
+): Promise<void> {
   await runServer(config, log, async (closeLater, saveAnyhow) => {
-    const ports = await openPorts(config, log);
+    const ports = await openPorts(config, log, { fetchesTorExits });
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
     const running = await startGateway(config, ports, (requests, failure) => {
       if (failure === null) log.info({ requests }, 'warmed up');
@@ -31,6 +69,12 @@ async function gateway({ config: file }: { readonly config?: string }): Promise<
     closeLater(() => running.drain());
     // The conventional signal for "look at your files again"; without a listener it would end the process.
     process.on('SIGHUP', () => void running.reloadTls());
-    log.info(running.addresses, 'the gateway takes requests');
+    onStarted(running);
   });
+}
+
+function countIn(text: string): number {
+  const count = Number(text);
+  if (/^\d{1,3}$/.test(text) && count >= 1 && count <= mostWorkers) return count;
+  throw new InvalidArgumentError(`Expected a number from 1 to ${mostWorkers}.`);
 }

@@ -9,6 +9,7 @@ import type { GeoIp, Records, TorExits } from '../gateway/ports.js';
 import { RecordKeyStore } from '../gateway/record-key-store.js';
 import { openRedisRecords } from './open-redis-records.js';
 import { openTorExits } from './open-tor-exits.js';
+import type { TorExitEvents } from './open-tor-exits.js';
 import type { GatewayPorts } from '../http/start-gateway.js';
 import { logSecretOf } from '../telemetry/chain.js';
 import type { LogSecret } from '../telemetry/chain.js';
@@ -21,16 +22,20 @@ import { systemClock } from './system-clock.js';
 
 /**
  * Opens everything outside the process that the gateway asks: the adapters that the configuration names.
- * @param records where the records are, if that is open already; without it, what the configuration says is opened
+ * @param given what is open already, and whether this process fetches the list of Tor exits or leaves that to another
  * @throws OperatorError
  */
-export async function openPorts(config: Config, log: Logger, records?: Records): Promise<GatewayPorts> {
+export async function openPorts(
+  config: Config,
+  log: Logger,
+  { records, fetchesTorExits = true }: { readonly records?: Records; readonly fetchesTorExits?: boolean } = {},
+): Promise<GatewayPorts> {
   const logSecret = await readLogSecret(config.accessLog.secretFile);
   const opened = records ?? (await openRecords(config, log));
   return {
     keyStore: new RecordKeyStore(opened),
     recordCache: () => opened.cacheFigures(),
-    torExits: await openLoadedTorExits(config, log, true),
+    torExits: await openLoadedTorExits(config, log, fetchesTorExits ? 'fetched' : 'followed'),
     geoIp: await openGeoIp(config, log),
     pepper: await readPepper(config.keys.pepperFile),
     identity: await openIdentity(config),
@@ -119,12 +124,16 @@ export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promi
 /**
  * Opens the list of Tor exits with what is kept of it. A list that takes time to fetch does not hold up the start: until it
  * is there, the gateway is not ready.
- * @param maintained whether its sources are read from now on
+ * @param upkeep what becomes of it from now on: it is fetched, what another process fetches is taken over, or nothing
  */
-export async function openLoadedTorExits(config: Config, log: Logger, maintained: boolean): Promise<TorExits> {
+export async function openLoadedTorExits(
+  config: Config,
+  log: Logger,
+  upkeep: 'fetched' | 'followed' | 'none',
+): Promise<TorExits> {
   const { enabled, sources } = config.torExits;
   if (!enabled || sources.length === 0) return new TorExitList([]);
-  const exits = await openTorExits(config, {
+  const events: TorExitEvents = {
     onRefused: ({ name }, refused) => {
       log.error(
         { source: name, reason: refused.reason, err: refused },
@@ -140,9 +149,10 @@ export async function openLoadedTorExits(config: Config, log: Logger, maintained
     onConnectionError: (error) => {
       log.warn({ err: error }, 'a connection to Redis failed; it is tried again');
     },
-  });
+  };
+  const exits = await openTorExits(config, events, upkeep === 'followed');
   await exits.load();
-  if (maintained) exits.start();
+  if (upkeep !== 'none') exits.start();
   return exits;
 }
 

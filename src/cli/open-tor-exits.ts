@@ -5,6 +5,7 @@ import { fetchList } from '../adapters/tor/fetch-list.js';
 import { MaintainedTorExits } from '../adapters/tor/maintained-tor-exits.js';
 import type { MaintenanceOptions } from '../adapters/tor/maintained-tor-exits.js';
 import { readListFile } from '../adapters/tor/read-list-file.js';
+import type { SharedExitLists } from '../adapters/tor/shared-exit-lists.js';
 import { SnapshotFile } from '../adapters/tor/snapshot-file.js';
 import type { Config } from '../config/schema.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
@@ -24,13 +25,23 @@ const hourMilliseconds = 3_600_000;
 
 /**
  * Opens the list of Tor exits that the configuration describes. Nothing is loaded yet.
+ * @param follows whether fetching is left to another process of this machine, and its snapshot is taken over
  * @throws OperatorError for a file with a secret of Redis that cannot be read
  */
-export async function openTorExits(config: Config, events: TorExitEvents): Promise<MaintainedTorExits> {
+export async function openTorExits(
+  config: Config,
+  events: TorExitEvents,
+  follows = false,
+): Promise<MaintainedTorExits> {
   const { torExits, keyStore, trustedProxies } = config;
   const { redis } = keyStore;
   const dispatcher = new Agent({ connect: { timeout: connectMilliseconds, rejectUnauthorized: true } });
   const maxAgeMilliseconds = torExits.maxAgeHours * hourMilliseconds;
+  const snapshot = new SnapshotFile(torExits.snapshotFile);
+  const shared =
+    keyStore.kind === 'memory'
+      ? null
+      : new RedisExitLists(await redisAddressOf(redis), redis.prefix, events.onConnectionError);
   return new MaintainedTorExits({
     sources: torExits.sources.map((entry) => exitSourceOf(entry, torExits.allowReserved)),
     rules: { allowReserved: torExits.allowReserved, trustedProxies: compileIpRanges(trustedProxies) },
@@ -38,11 +49,8 @@ export async function openTorExits(config: Config, events: TorExitEvents): Promi
     refreshMilliseconds: Math.min(torExits.refreshMinutes * 60_000, maxAgeMilliseconds / 2),
     maxAgeMilliseconds,
     denyWhenUnavailable: torExits.whenUnavailable === 'deny',
-    snapshot: new SnapshotFile(torExits.snapshotFile),
-    shared:
-      keyStore.kind === 'memory'
-        ? null
-        : new RedisExitLists(await redisAddressOf(redis), redis.prefix, events.onConnectionError),
+    snapshot: follows ? onlyRead(snapshot) : snapshot,
+    shared: follows ? onlyFollowed(shared) : shared,
     clock: systemClock,
     random: Math.random,
     read: ({ location }, known, signal) =>
@@ -54,4 +62,18 @@ export async function openTorExits(config: Config, events: TorExitEvents): Promi
           }),
     ...events,
   });
+}
+
+/** A snapshot that another process writes. */
+function onlyRead(snapshot: SnapshotFile): Pick<SnapshotFile, 'readChanged' | 'write'> {
+  return { readChanged: () => snapshot.readChanged(), write: () => Promise.resolve() };
+}
+
+/** What the gateways of a cluster share, for one of them that is never the fetcher. */
+function onlyFollowed(shared: SharedExitLists | null): SharedExitLists {
+  return {
+    read: () => shared?.read() ?? Promise.resolve(null),
+    claim: () => Promise.resolve(null),
+    close: () => shared?.close() ?? Promise.resolve(),
+  };
 }

@@ -1,20 +1,25 @@
 import Fastify from 'fastify';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { CallerIdentity } from '../gateway/ports.js';
-import type { GatewayMetrics } from '../telemetry/metrics.js';
+import type { RenderedMetrics } from '../telemetry/aggregate-figures.js';
 import { errorFailure } from './envelope.js';
 import type { GatewayErrorCode } from './errors.js';
 import { answerProtocolError } from './protocol-errors.js';
 
+/** How a gateway is. */
+export interface Health {
+  /** Why the gateway is not ready for traffic; empty while it is. */
+  readonly problems: readonly string[];
+  /** What will keep it from that if nobody does anything. */
+  readonly warnings: readonly string[];
+  /** What operators should know besides, by its name. */
+  readonly details: Readonly<Record<string, unknown>>;
+}
+
 /** What the management listener tells. */
 export interface ManagementOptions {
-  /** Why the gateway is not ready for traffic; empty while it is. */
-  readonly readinessProblems: () => readonly string[];
-  /** What will keep it from that if nobody does anything. */
-  readonly warnings: () => readonly string[];
-  /** What operators should know besides, by its name. */
-  readonly details: () => Readonly<Record<string, unknown>>;
-  readonly metrics: GatewayMetrics;
+  readonly health: () => Health | Promise<Health>;
+  readonly metrics: { render(): Promise<RenderedMetrics> };
   /** Null: nothing is signed, and there are no public keys to fetch. */
   readonly identity: CallerIdentity | null;
 }
@@ -26,13 +31,7 @@ const maxConnections = 256;
  * Builds the management listener: health and metrics for operators and their orchestrator, public keys for upstreams,
  * never anything for callers.
  */
-export function createManagement({
-  readinessProblems,
-  warnings,
-  details,
-  metrics,
-  identity,
-}: ManagementOptions): FastifyInstance {
+export function createManagement({ health, metrics, identity }: ManagementOptions): FastifyInstance {
   const answer = (reply: FastifyReply, code: GatewayErrorCode): FastifyReply => {
     const { status, headers, body } = errorFailure(code);
     return reply.code(status).headers(headers).send(body);
@@ -48,11 +47,11 @@ export function createManagement({
   });
   app.server.maxConnections = maxConnections;
   app.get('/livez', () => ({ status: 'alive' }));
-  app.get('/readyz', (_request, reply) => {
-    const problems = readinessProblems();
+  app.get('/readyz', async (_request, reply) => {
+    const { problems, warnings, details } = await health();
     const ready = problems.length === 0;
     const status = ready ? 'ready' : 'not ready';
-    return reply.code(ready ? 200 : 503).send({ status, problems, warnings: warnings(), details: details() });
+    return reply.code(ready ? 200 : 503).send({ status, problems, warnings, details });
   });
   app.get('/metrics', async (_request, reply) => {
     const { contentType, text } = await metrics.render();

@@ -1,7 +1,5 @@
 import type { AddressInfo } from 'node:net';
 import { setImmediate, setTimeout as wait } from 'node:timers/promises';
-import type { FastifyInstance } from 'fastify';
-import { asListenError } from '../config/listen-error.js';
 import { readOperatorFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
@@ -12,10 +10,13 @@ import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { GatewayMetrics } from '../telemetry/metrics.js';
 import { BadKeyThrottle } from './bad-key-throttle.js';
+import { listen } from './listen.js';
+import type { ListenAddress } from './listen.js';
 import { createListener } from './listener.js';
 import type { Listener } from './listener.js';
 import { LoopWatch } from './loop-watch.js';
 import { createManagement } from './management.js';
+import type { Health } from './management.js';
 import { MerchantRate } from './merchant-rate.js';
 import { openMetrics } from './open-metrics.js';
 import { Readiness } from './readiness.js';
@@ -57,6 +58,10 @@ export interface GatewayPorts {
 export interface RunningGateway {
   /** Where each listener is; null where the configuration has none. */
   readonly addresses: Readonly<Record<'https' | 'http' | 'management', AddressInfo | null>>;
+  /** How it is, as its management listener tells. */
+  health(): Health;
+  /** Its metrics, as those of several processes are aggregated. */
+  figures(): Promise<readonly object[]>;
   /** Looks at once whether certificates or ticket keys have changed; otherwise that happens by itself. */
   reloadTls(): Promise<void>;
   /**
@@ -65,11 +70,6 @@ export interface RunningGateway {
    * @param delayed is over when the delay is
    */
   drain(delayed?: Promise<unknown>): Promise<void>;
-}
-
-interface Address {
-  readonly host: string;
-  readonly port: number;
 }
 
 /** What is given to calls that go on without their caller, and to lines that wait to be written, after the drain. */
@@ -144,17 +144,16 @@ export async function startGateway(
 
   const { https, http, management } = config.listen;
   const listeners: Listener[] = [];
-  const open = async (listener: Listener, name: string, at: Address): Promise<AddressInfo> => {
+  const open = async (listener: Listener, name: string, at: ListenAddress): Promise<AddressInfo> => {
     listeners.push(listener);
     return listen(listener.app, name, at);
   };
-  const health = createManagement({
-    readinessProblems: readiness.problems,
-    warnings: readiness.warnings,
-    details: () => ({ torExits: ports.torExits.status() }),
-    metrics,
-    identity: ports.identity,
+  const health = (): Health => ({
+    problems: readiness.problems(),
+    warnings: readiness.warnings(),
+    details: { torExits: ports.torExits.status() },
   });
+  const healthApp = createManagement({ health, metrics, identity: ports.identity });
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {
     readiness.draining = true;
     for (const { connections } of listeners) connections.endWithNextAnswer();
@@ -163,7 +162,7 @@ export async function startGateway(
     await readiness.tls?.reload.stop();
     await closeAll(listeners, config.limits.drainTimeoutSeconds);
     stopWatching();
-    await health.close(); // last, so that it can be asked all the while
+    await healthApp.close(); // last, so that it can be asked all the while
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
     await ports.torExits.close();
     ports.geoIp?.close();
@@ -183,13 +182,15 @@ export async function startGateway(
       metrics.showCertificates(() => endpoint.material.certificates);
     }
     const addresses = {
-      management: management && (await listen(health, 'management', management)),
+      management: management && (await listen(healthApp, 'management', management)),
       https: https && (await open(await createOne(readiness.tls), 'https', https)),
       http: http && (await open(await createOne(null), 'http', http)),
     };
     warmUp?.start();
     return {
       addresses,
+      health,
+      figures: () => metrics.figures(),
       reloadTls: async () => {
         await readiness.tls?.reload.check();
       },
@@ -210,8 +211,11 @@ function openBrakes(config: Config, metrics: GatewayMetrics) {
   metrics.gauge('gateway_throttled_sources', 'Sources that are throttled after many bad keys.', () =>
     throttle === null ? 0 : throttle.throttled,
   );
-  metrics.gauge('gateway_overloaded', '1 while requests are refused because the event loop is late.', () =>
-    loopWatch.problem() === null ? 0 : 1,
+  metrics.gauge(
+    'gateway_overloaded',
+    '1 while requests are refused because the event loop is late.',
+    () => (loopWatch.problem() === null ? 0 : 1),
+    'max',
   );
   return { throttle, merchantRate, loopWatch };
 }
@@ -233,15 +237,4 @@ async function closeAll(listeners: readonly Listener[], timeoutSeconds: number):
   }, timeoutSeconds * 1000);
   await Promise.all(listeners.map(({ app }) => app.close()));
   clearTimeout(cutOff);
-}
-
-async function listen(app: FastifyInstance, name: string, at: Address): Promise<AddressInfo> {
-  try {
-    await app.listen({ host: at.host, port: at.port });
-  } catch (error) {
-    throw asListenError(error, `listen.${name}`, at);
-  }
-  const address = app.server.address();
-  if (address === null || typeof address === 'string') throw new Error(`listen.${name} has no port`);
-  return address;
 }

@@ -29,6 +29,7 @@ export interface WarmUpOptions {
 /** How a warm-up ended: requests that were made, and why not all of them; null where nothing failed. */
 export type WarmUpEnd = (requests: number, failure: unknown) => void;
 
+/** Where it listens, by itself also where several processes share the ports of the gateway. */
 const host = '127.0.0.1';
 const name = 'warm-up';
 /** After so many the code is compiled, and further ones are no faster. */
@@ -93,7 +94,7 @@ export class WarmUp {
       const key = generateApiKey(this.#options.environment);
       const { app } = await createOwnListener(this.#options, key, upstream);
       closers.push(() => app.close());
-      const origin = await app.listen({ host, port: 0 });
+      const origin = await app.listen({ host, port: 0, exclusive: true });
       const caller = new Pool(origin, { connections: atATime });
       closers.push(() => caller.destroy());
       await Promise.all(Array.from({ length: atATime }, () => this.#ask(caller, key, signal)));
@@ -178,7 +179,7 @@ function upstreamAt(url: string, maxBodyBytes: number): Upstream {
 
 async function listen(server: http.Server): Promise<AddressInfo> {
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject).listen(0, host, resolve);
+    server.once('error', reject).listen({ host, port: 0, exclusive: true }, resolve);
   });
   return server.address() as AddressInfo;
 }

@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
+import type { RenderedMetrics } from './aggregate-figures.js';
 import { DurationHistogram } from './duration-histogram.js';
 import type { DurationHistogramOptions } from './duration-histogram.js';
 import { registerTorExitMetrics } from './tor-exit-metrics.js';
@@ -38,6 +39,20 @@ const buckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 const shortBuckets = [
   0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
 ];
+
+/** What is made of the values of several processes. */
+type Aggregator = 'sum' | 'min' | 'max';
+
+const readyFigure = {
+  name: 'gateway_ready',
+  help: '1 while the gateway is ready for traffic, 0 while it is not.',
+  aggregator: 'min',
+} as const;
+
+/** What stands in the figures for a process that tells none. */
+export function figureOfReadiness(isReady: boolean): object {
+  return { ...readyFigure, type: 'gauge', values: [{ value: Number(isReady), labels: {} }] };
+}
 
 /** What the gateway counts, in a registry of its own. */
 export class GatewayMetrics {
@@ -104,11 +119,15 @@ export class GatewayMetrics {
     this.#addState(state);
   }
 
-  /** Adds a value that is asked for whenever the metrics are. */
-  gauge(name: string, help: string, value: () => number): void {
+  /**
+   * Adds a value that is asked for whenever the metrics are.
+   * @param aggregator what is made of the values of several processes
+   */
+  gauge(name: string, help: string, value: () => number, aggregator: Aggregator = 'sum'): void {
     new Gauge({
       name,
       help,
+      aggregator,
       registers: [this.#registry],
       collect() {
         this.set(value());
@@ -172,6 +191,7 @@ export class GatewayMetrics {
       name: 'gateway_tls_certificate_not_after_seconds',
       help: 'When the certificate in use from this file ends, in seconds since 1970.',
       labelNames: ['file'],
+      aggregator: 'min',
       registers: [this.#registry],
       collect() {
         this.reset();
@@ -186,8 +206,13 @@ export class GatewayMetrics {
   }
 
   /** The text format that Prometheus reads, and its content type. */
-  async render(): Promise<{ contentType: string; text: string }> {
+  async render(): Promise<RenderedMetrics> {
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
+  }
+
+  /** The same, as `aggregateFigures` takes it. */
+  figures(): Promise<readonly object[]> {
+    return this.#registry.getMetricsAsJSON();
   }
 
   #histogram(options: DurationHistogramOptions): DurationHistogram {
@@ -195,21 +220,20 @@ export class GatewayMetrics {
   }
 
   #addState({ isReady, keyStoreProblem, accessLog }: GatewayState): void {
-    const asked: readonly (readonly [name: string, help: string, value: () => number])[] = [
-      ['gateway_ready', '1 while the gateway is ready for traffic, 0 while it is not.', () => Number(isReady())],
-      [
-        'gateway_key_store_available',
-        '1 while keys can be looked up, 0 while nothing can be asked.',
-        () => Number(keyStoreProblem() === null),
-      ],
-      [
-        'gateway_access_log_failing',
-        '1 while lines of the access log cannot be written or fall behind.',
-        () => Number(accessLog.problem() !== null),
-      ],
-      ['gateway_access_log_held_bytes', 'Bytes of lines that wait to be written.', () => accessLog.heldBytes()],
-    ];
-    for (const [name, help, value] of asked) this.gauge(name, help, value);
+    this.gauge(readyFigure.name, readyFigure.help, () => Number(isReady()), readyFigure.aggregator);
+    this.gauge(
+      'gateway_key_store_available',
+      '1 while keys can be looked up, 0 while nothing can be asked.',
+      () => Number(keyStoreProblem() === null),
+      'min',
+    );
+    this.gauge(
+      'gateway_access_log_failing',
+      '1 while lines of the access log cannot be written or fall behind.',
+      () => Number(accessLog.problem() !== null),
+      'max',
+    );
+    this.gauge('gateway_access_log_held_bytes', 'Bytes of lines that wait to be written.', () => accessLog.heldBytes());
     new Counter({
       name: 'gateway_access_log_lines_lost_total',
       help: 'Lines that had no room in memory while the access log could not be written.',

@@ -30,6 +30,7 @@ export function registerTorExitMetrics(register: Registry, figures: () => TorExi
       name,
       help,
       labelNames,
+      aggregator: name === 'gateway_tor_list_available' ? 'min' : 'max', // the same list in each of several processes
       registers: [register],
       collect() {
         this.reset();

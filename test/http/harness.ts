@@ -204,7 +204,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
   t.teardown(() => drain());
   const { addresses } = gateway;
   return {
-    addresses,
+    ...gateway,
     drain,
     https: addresses.https?.port ?? 0,
     http: addresses.http?.port ?? 0,
@@ -215,7 +215,6 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     certificateChanges,
     certFile,
     keyFile,
-    reloadTls: () => gateway.reloadTls(),
   };
 }
 

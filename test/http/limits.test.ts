@@ -254,11 +254,9 @@ t.test('the management listener takes a bounded number of connections', async (t
   const accessLog = { problem: () => null, lost: () => 0, heldBytes: () => 0 };
   const metrics = new GatewayMetrics('live', { isReady: () => true, keyStoreProblem: () => null, accessLog });
   const management = createManagement({
-    readinessProblems: () => [],
+    health: () => ({ problems: [], warnings: [], details: {} }),
     metrics,
     identity: null,
-    warnings: () => [],
-    details: () => ({}),
   });
   t.ok(management.server.maxConnections > 0 && management.server.maxConnections <= 1000);
   await management.close();

@@ -10,7 +10,7 @@ import type { TorExitList } from './tor-exit-list.js';
 /** Between what records are exchanged. */
 export interface RecordExchangeOptions {
   readonly lists: SourceLists;
-  readonly snapshot: SnapshotFile;
+  readonly snapshot: Pick<SnapshotFile, 'readChanged' | 'write'>;
   /** null: this process fetches for itself. */
   readonly shared: SharedExitLists | null;
   readonly clock: Clock;

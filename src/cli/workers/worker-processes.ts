@@ -1,0 +1,99 @@
+import { OperatorError } from '../../config/operator-error.js';
+import type { Health } from '../../http/management.js';
+import type { RunningGateway } from '../../http/start-gateway.js';
+import { aggregateFigures } from '../../telemetry/aggregate-figures.js';
+import type { RenderedMetrics } from '../../telemetry/aggregate-figures.js';
+import type { Logger } from '../../telemetry/logger.js';
+import { figureOfReadiness } from '../../telemetry/metrics.js';
+import type { WorkerAnswer } from './worker.js';
+import { WorkerProcess } from './worker-process.js';
+
+/** A worker that cannot start is tried again so much later, and not in a tight loop. */
+const pauseMilliseconds = 1_000;
+
+/** The worker processes of a gateway: started together, each replaced when it ends, and stopped together. */
+export class WorkerProcesses {
+  readonly #count: number;
+  readonly #log: Logger;
+  readonly #workers = new Map<number, WorkerProcess>();
+  #allStarted = false;
+  #stopping = false;
+
+  constructor(count: number, log: Logger) {
+    this.#count = count;
+    this.#log = log;
+  }
+
+  /**
+   * Starts all of them.
+   * @returns where they listen
+   * @throws OperatorError where one ends before it takes requests
+   */
+  async start(): Promise<RunningGateway['addresses']> {
+    const numbers = Array.from({ length: this.#count }, (_, index) => index + 1);
+    const started = await Promise.all(numbers.map((number) => this.#run(number).started));
+    const [addresses] = started;
+    if (addresses === undefined || started.includes(null) || addresses === null) {
+      throw new OperatorError('A worker process ended before it took requests; what it said stands above.');
+    }
+    this.#allStarted = true;
+    return addresses;
+  }
+
+  /** Passes a signal on to all that take requests. */
+  signal(signal: 'SIGHUP' | 'SIGUSR2'): void {
+    for (const worker of this.#workers.values()) worker.signal(signal);
+  }
+
+  /** Whether all of them are ready, and what operators should know of that. */
+  async health(): Promise<Health> {
+    const answers = await this.#ask();
+    const problems = answers.flatMap(([number, answer]) =>
+      (answer?.health.problems ?? ['does not answer']).map((problem) => `worker ${number}: ${problem}`),
+    );
+    const known = answers.flatMap(([, answer]) => (answer === null ? [] : [answer.health]));
+    return {
+      problems,
+      warnings: [...new Set(known.flatMap(({ warnings }) => warnings))],
+      details: known[0]?.details ?? {},
+    };
+  }
+
+  /** The metrics of all of them as one. */
+  async render(): Promise<RenderedMetrics> {
+    const figures = (await this.#ask()).map(([, answer]) => answer?.figures ?? [figureOfReadiness(false)]);
+    return aggregateFigures(figures);
+  }
+
+  /** Has all of them drain, and waits until they have ended. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    await Promise.all(
+      [...this.#workers.values()].map((worker) => {
+        worker.signal('SIGTERM');
+        return worker.ended;
+      }),
+    );
+  }
+
+  #ask(): Promise<(readonly [number: number, answer: WorkerAnswer | null])[]> {
+    return Promise.all([...this.#workers].map(async ([number, worker]) => [number, await worker.ask()] as const));
+  }
+
+  #run(number: number): WorkerProcess {
+    const worker = new WorkerProcess(number);
+    this.#workers.set(number, worker);
+    this.#log.info({ worker: number, pid: worker.pid }, 'a worker process begins');
+    void worker.ended.then((end) => {
+      if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // the start fails
+      this.#log.error({ worker: number, ...end }, 'a worker process ended, and is replaced');
+      setTimeout(
+        () => {
+          if (!this.#stopping) this.#run(number);
+        },
+        worker.isStarted ? 0 : pauseMilliseconds,
+      );
+    });
+    return worker;
+  }
+}
