@@ -73,7 +73,7 @@ export function createHttp2Server({ handler, maxHeaderBytes, timeouts, onSession
   return (socket, facts) => {
     server.once('session', (session) => {
       factsOfSession.set(session, facts);
-      boundSession(session, timeouts, onFlood);
+      boundSession(session, socket, timeouts, onFlood);
       onSession(session);
     });
     server.emit('connection', socket);

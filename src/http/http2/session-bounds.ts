@@ -1,5 +1,7 @@
 import { constants } from 'node:http2';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import type { TLSSocket } from 'node:tls';
+import { closeBrokenSession } from './close-broken-session.js';
 
 /** How long a session may live without a request, in milliseconds. */
 export interface SessionTimeouts {
@@ -23,7 +25,12 @@ const perSecond = 20;
  * CONTINUATION frames (CVE-2024-27983), answers that pile up, frames that are malformed.
  * @param onFlood told once of a session that was closed for it
  */
-export function boundSession(session: ServerHttp2Session, timeouts: SessionTimeouts, onFlood: () => void): void {
+export function boundSession(
+  session: ServerHttp2Session,
+  socket: TLSSocket,
+  timeouts: SessionTimeouts,
+  onFlood: () => void,
+): void {
   let tokens = burst;
   let countedAt = performance.now();
   const waste = (): void => {
@@ -62,4 +69,5 @@ export function boundSession(session: ServerHttp2Session, timeouts: SessionTimeo
     clearTimeout(quiet);
   });
   startQuiet(timeouts.first);
+  closeBrokenSession(session, socket, () => streams > 0);
 }
