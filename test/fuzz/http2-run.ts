@@ -12,7 +12,7 @@ async function play(gateway: GatewayUnderTest, parts: readonly Buffer[]): Promis
     connection.send(part);
     await setImmediate();
   }
-  // After a GOAWAY the gateway reads no more, and sees the end of the connection only when its time is over.
+  // The gateway closes some seconds after a GOAWAY, which would be most of the time of a run.
   const ended = connection.until(() => connection.goaway() !== null).catch(() => undefined);
   const outcome = await Promise.race([ended, delay(hangMilliseconds, 'hangs', { ref: false })]);
   clearTimeout(quiet);
