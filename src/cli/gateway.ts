@@ -42,7 +42,12 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
   const number = ownWorkerNumber();
   if (number !== null) {
     drainWithoutPrimary();
-    await runGateway(configOfWorker(config, number), log.child({ worker: number }), number === 1, answerPrimary);
+    try {
+      await runGateway(configOfWorker(config, number), log.child({ worker: number }), number === 1, answerPrimary);
+    } catch (error) {
+      process.channel?.unref(); // the channel to the primary would keep a process whose start failed
+      throw error;
+    }
   } else if (workers > 1) {
     await runPrimary(config, log, workers);
   } else {
