@@ -17,7 +17,8 @@ export function acceptJsonBodies(app: FastifyInstance): void {
     try {
       done(null, parseStrictJson(utf8.decode(body)));
     } catch (error) {
-      done(new Refusal(400, error instanceof StrictJsonError ? error.message : 'The body is not valid UTF-8'));
+      const message = error instanceof StrictJsonError ? error.message : 'The body is not valid UTF-8';
+      done(Refusal.invalid([{ path: '', message }]));
     }
   });
   // Fastify asks for a content type only where there is a body.

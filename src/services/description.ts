@@ -34,7 +34,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
   const takesBody = schema?.body !== undefined;
   const takesId = schema?.params !== undefined;
   return {
-    400: takesBody ? 'The request, or its body as JSON, cannot be read' : 'The request cannot be read',
+    400: 'The request cannot be read',
     403: 'The request did not come from the gateway',
     ...(takesId || listsByRecord(schema) ? { 404: 'There is no such record' } : {}),
     ...(method === 'post'
@@ -42,7 +42,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
       : {}),
     413: 'The body is too large',
     ...(takesBody ? { 415: 'The body is not application/json' } : {}),
-    422: 'Fields cannot be accepted, or the Idempotency-Key was used for another request; data.errors names each of them',
+    422: 'Fields, or the body as JSON, cannot be accepted, or the Idempotency-Key was used for another request; data.errors names each of them',
     500: 'A failure that nobody foresaw',
     503: 'The database is away. What was not answered with success may have been done all the same: repeat it under its Idempotency-Key',
   };

@@ -122,7 +122,7 @@ t.test('each field of a merchant is refused in plain words', async (t) => {
     t.match(await call('POST', '/merchants', { body }), expected, JSON.stringify(body).slice(0, 80));
   }
   t.match(await call('POST', '/merchants', { body: '{"name":"a","name":"b"}' }), {
-    ...{ status: 400, body: { message: 'The field "name" is given more than once' } },
+    ...{ status: 422, body: { message: 'The field "name" is given more than once' } },
   });
   t.equal((await call('POST', '/merchants', { body: { name: 'x'.repeat(1024 * 1024) } })).status, 413);
   for (const body of [{}, { revision: 0 }, { name: null }]) {

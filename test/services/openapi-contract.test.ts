@@ -219,7 +219,7 @@ t.test('requests and answers are as they are described, through the gateway', as
         t.same(paths, expected, `${one.name} ${field}: ${inspect(value).slice(0, 20)}`);
       }
     }
-    t.equal((await send(one, { id, payload: '{"amount":1,"amount":2}' })).status, 400);
+    t.equal((await send(one, { id, payload: '{"amount":1,"amount":2}' })).status, 422);
     t.equal((await send(one, { id, payload: 'x', headers: { 'content-type': 'text/plain' } })).status, 415);
     t.equal((await send(one, { id, payload: `"${'x'.repeat(1024 * 1024)}"` })).status, 413);
     if (method !== 'post') continue;

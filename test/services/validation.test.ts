@@ -106,21 +106,21 @@ onEachServices('a body that is no object of JSON is refused in the envelope', as
     status: number,
     message: string,
   ][] = [
-    ['no JSON', '{"amount":', {}, 400, 'The body is not valid JSON'],
-    ['empty', '', {}, 400, 'The body is not valid JSON'],
-    ['two values', '{} {}', {}, 400, 'The body is not valid JSON'],
-    ['no UTF-8', Buffer.from([0x22, 0xff, 0x22]), {}, 400, 'The body is not valid UTF-8'],
-    ['a repeated field', '{"amount":1,"amount":2}', {}, 400, 'The field "amount" is given more than once'],
+    ['no JSON', '{"amount":', {}, 422, 'The body is not valid JSON'],
+    ['empty', '', {}, 422, 'The body is not valid JSON'],
+    ['two values', '{} {}', {}, 422, 'The body is not valid JSON'],
+    ['no UTF-8', Buffer.from([0x22, 0xff, 0x22]), {}, 422, 'The body is not valid UTF-8'],
+    ['a repeated field', '{"amount":1,"amount":2}', {}, 422, 'The field "amount" is given more than once'],
     [
       'a repeated field, escaped',
       '{"amount":1,"\\u0061mount":2}',
       {},
-      400,
+      422,
       'The field "amount" is given more than once',
     ],
-    ['__proto__', '{"__proto__":{"amount":1}}', {}, 400, 'The field "__proto__" is not allowed'],
-    ['__proto__ below', '{"a":[{"__proto__":1}]}', {}, 400, 'The field "__proto__" is not allowed'],
-    ['deep', '['.repeat(500_000), {}, 400, 'The body is nested more than 32 levels deep'],
+    ['__proto__', '{"__proto__":{"amount":1}}', {}, 422, 'The field "__proto__" is not allowed'],
+    ['__proto__ below', '{"a":[{"__proto__":1}]}', {}, 422, 'The field "__proto__" is not allowed'],
+    ['deep', '['.repeat(500_000), {}, 422, 'The body is nested more than 32 levels deep'],
     ['an array', '[]', {}, 422, 'The body must be a JSON object'],
     ['null', 'null', {}, 422, 'The body must be a JSON object'],
     ['a form', 'amount=1', { 'content-type': 'application/x-www-form-urlencoded' }, 415, type],
@@ -136,7 +136,8 @@ onEachServices('a body that is no object of JSON is refused in the envelope', as
       payload === undefined ? { headers } : { payload, headers: { 'content-type': 'application/json', ...headers } };
     const answer = await call(merchantA, 'POST', '/dev/payouts', details);
     t.match(answer, { status, body: { success: false, message } }, title);
-    if (status !== 422) t.equal(answer.body.data, null, title);
+    if (status === 422) t.same(answer.body.data, { errors: [{ path: '', message }] }, title);
+    else t.equal(answer.body.data, null, title);
   }
   const charset = { 'content-type': 'application/json; charset=utf-8' };
   t.equal(
