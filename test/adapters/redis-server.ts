@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Redis } from 'ioredis';
+import { bearRepeatedErrors } from '../../src/adapters/redis/connection.js';
 
 /** Why tests on a real Redis cannot run here; false where they can. */
 export const withoutRedis =
@@ -82,7 +83,7 @@ export async function startRedis(
   await start();
   const tls = certificate === null ? {} : { tls: { ca: certificate.cert } };
   const host = certificate === null ? '127.0.0.1' : 'localhost';
-  const client = new Redis({ port, host, lazyConnect: true, retryStrategy: () => 20, ...tls });
+  const client = bearRepeatedErrors(new Redis({ port, host, lazyConnect: true, retryStrategy: () => 20, ...tls }));
   client.on('error', () => undefined);
   t.teardown(async () => {
     client.disconnect();

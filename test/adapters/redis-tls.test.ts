@@ -90,6 +90,19 @@ t.test('Redis over TLS is who the certificate says, or it is not talked to', { s
   );
 });
 
+t.test(
+  'a second error of one socket ends neither the process nor the connection’s tries',
+  { skip: withoutRedis },
+  async (t) => {
+    const { client } = await startRedis(t);
+    await client.connect();
+    for (const message of ['of one address', 'of another address']) {
+      t.doesNotThrow(() => client.stream.emit('error', new Error(message)), message);
+    }
+    t.equal(await client.ping(), 'PONG');
+  },
+);
+
 t.test('so is each node of a Cluster, by the name that it announces', { skip: withoutRedis }, async (t) => {
   const certificate = await createCertificate([{ type: 2, value: 'localhost' }]);
   const other = await createCertificate([{ type: 2, value: 'localhost' }]);

@@ -50,7 +50,9 @@ export function connectAny(address: RedisAddress, onError: (error: Error) => voi
     redisOptions: optionsOf(address),
     enableOfflineQueue: false,
     clusterRetryStrategy: retryAfter,
-  }).on('error', onError);
+  })
+    .on('error', onError)
+    .on('+node', bearRepeatedErrors);
 }
 
 /** Opens a connection to one node of a Cluster, which comes back by itself until it is closed. */
@@ -82,7 +84,20 @@ type Where = Pick<
 >;
 
 function open(address: RedisAddress, onError: (error: Error) => void, where: Where): Redis {
-  return new Redis({ ...optionsOf(address), ...where }).on('error', onError);
+  return bearRepeatedErrors(new Redis({ ...optionsOf(address), ...where })).on('error', onError);
+}
+
+/**
+ * Keeps a second error of one socket from ending the process. ioredis listens for one alone, and a TLS socket that tries
+ * several addresses of a name, as Node's do, can have one for each.
+ */
+export function bearRepeatedErrors(redis: Redis): Redis {
+  const bear = (): void => {
+    const stream = redis.stream as Redis['stream'] | undefined; // there is none where the try has failed by then
+    stream?.on('error', () => undefined);
+  };
+  // The socket is made in the turn that begins with `connecting`, or, behind a Sentinel, at the latest by `connect`.
+  return redis.on('connecting', () => setImmediate(bear)).on('connect', bear);
 }
 
 function retryAfter(attempt: number): number {
