@@ -64,7 +64,9 @@ export async function startRedis(
   await writeFile(file, `${lines.join('\n')}\n`);
   let server: ChildProcess;
   const start = async (): Promise<void> => {
-    server = spawn('redis-server', [file, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+    // Not `inherit`: one that a broken test leaves behind would keep the pipe open behind which CI waits.
+    server = spawn('redis-server', [file, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    server.stderr?.on('data', (chunk: Buffer) => process.stderr.write(chunk));
     await new Promise<void>((resolve, reject) => {
       server.once('exit', () => {
         reject(new Error('redis-server ended'));
