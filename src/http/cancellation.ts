@@ -1,6 +1,6 @@
 import type { GatewayError } from './errors.js';
 
-/** Ends a request before its upstream has answered. An AbortController would cost each request as much as its look-up. */
+/** Ends a request before its upstream has answered; lighter than an AbortController, of which each request would need one. */
 export class Cancellation {
   /** Why; null while nobody has cancelled. */
   reason: GatewayError | null = null;

@@ -27,9 +27,9 @@ export interface AnswerTimeouts {
 /**
  * Registers the proxy for every route. @fastify/http-proxy takes the requests; what goes upstream, and how, is decided
  * here, because the plugin's own transport retries, does not verify TLS, waits for minutes and passes identity headers
- * on. It is handed the whole of it: its own way of giving an answer back copies the headers three times and costs a
- * request as much as all of its checks.
+ * on. It is handed the whole of it: its own way of giving an answer back copies the headers three times.
  * @param identity signs who calls; null: upstreams get no signature
+ * @param beforeAnswer called before an answer is written that does not go through Fastify's `onSend`
  */
 export function registerProxy(
   app: FastifyInstance,

@@ -24,8 +24,8 @@ export interface AnswerTarget {
 
 /**
  * Reads one answer from undici. What has come whole by the end of the turn in which its headers came is handed over as
- * one piece: without a stream, an answer costs a third less CPU time, and one that breaks off by then is a failure that
- * its caller can be told of.
+ * one piece: it needs no stream on its way then, and one that breaks off by then is a failure that its caller can be told
+ * of.
  */
 export class AnswerReader implements Dispatcher.DispatchHandler {
   readonly #target: AnswerTarget;

@@ -17,8 +17,8 @@ interface Series {
 }
 
 /**
- * Durations, counted by buckets, as prom-client's registry asks for them. prom-client's own histogram makes and hashes
- * an object of labels for each value, and four of them cost a request as much as the look-up of its key.
+ * Durations, counted by buckets, as prom-client's registry asks for them. prom-client's own histogram makes and hashes an
+ * object of labels for each value, and a request has four of them.
  */
 export class DurationHistogram {
   readonly name: string;
