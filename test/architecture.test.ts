@@ -10,6 +10,7 @@ function filesBelow(folder: string): string[] {
   return readdirSync(path.join(root, folder), { withFileTypes: true, recursive: true })
     .filter((entry) => entry.isFile())
     .map((entry) => path.relative(root, path.join(entry.parentPath, entry.name)))
+    .filter((name) => !name.split(path.sep).includes('node_modules')) // the bench installs what it is compared with
     .toSorted();
 }
 
