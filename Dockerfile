@@ -14,9 +14,9 @@ RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund \
 
 FROM manifests AS build
 RUN npm ci --ignore-scripts --no-audit --no-fund
-COPY tsconfig.json tsconfig.build.json ./
+COPY tsconfig.json ./
 COPY src ./src
-RUN npm run build && rm dist/.tsbuildinfo
+RUN npm run build
 
 FROM ${NODE_IMAGE}
 ARG REVISION=unknown

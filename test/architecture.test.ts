@@ -4,7 +4,7 @@ import path from 'node:path';
 import t from 'tap';
 import ts from 'typescript';
 
-const root = path.resolve(import.meta.dirname, '..');
+const root = process.cwd();
 
 function filesBelow(folder: string): string[] {
   return readdirSync(path.join(root, folder), { withFileTypes: true, recursive: true })
@@ -99,7 +99,7 @@ function loadedAtStart(name: string, found = new Set<string>()): Set<string> {
   if (found.has(name)) return found;
   found.add(name);
   const text = readFileSync(path.join(root, name), 'utf8');
-  for (const [, specifier = ''] of text.matchAll(/^(?:import|export)\b(?:[^;'"]*?\bfrom )?\s*'([^']+)'/gm)) {
+  for (const [, specifier = ''] of text.matchAll(/^(?:import|export)\b(?:[^;'"]*?\bfrom )?\s*["']([^"']+)["']/gm)) {
     if (specifier.startsWith('.')) loadedAtStart(path.join(path.dirname(name), specifier), found);
     else found.add(packageOf(specifier) ?? specifier);
   }
@@ -276,7 +276,7 @@ t.test('every development dependency is used by a test, a configuration file or 
     .map(readSource);
   const imported = packagesIn([...tests, ...configurations]);
   const words = [...Object.values(manifest.scripts), readSource('.taprc').text].join(' ');
-  const commands = new Set(words.split(/[\s;&|=]+/)); // `--import=tsx` uses it too
+  const commands = new Set(words.split(/[\s;&|]+/));
   const unused = Object.keys(manifest.devDependencies).filter(
     (name) => !typesOnly.includes(name) && !imported.has(name) && !commandsOf(name).some((one) => commands.has(one)),
   );

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import tls from 'node:tls';
+import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/http/errors.js';
@@ -75,7 +76,7 @@ t.test('the links of the documents lead somewhere', (t) => {
     'docs/security.md',
     'helm/README.md',
   ]) {
-    const folder = new URL(`../${file}`, import.meta.url);
+    const folder = pathToFileURL(file);
     for (const [, target = ''] of readFileSync(file, 'utf8').matchAll(/\]\((?!#|https?:)([^)#]+)\)/g)) {
       t.doesNotThrow(() => {
         try {

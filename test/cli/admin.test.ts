@@ -14,6 +14,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run as runCommand } from '../../src/cli/run.js';
 import { gateway } from '../registry/memory-records-store.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
+import { productCommand } from '../product-command.js';
 
 const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-admin-'));
 t.teardown(() => rm(directory, { recursive: true, force: true }));
@@ -499,12 +500,11 @@ t.test('as a process of its own it prints, ends at once and has the exit status'
   const { url, createMerchant } = await startRegistry(t);
   const { id } = await createMerchant();
   const env = { ...process.env, MERCHANT_GATEWAY_REGISTRY: url, MERCHANT_GATEWAY_TOKEN: token };
-  const main = path.resolve('dist/cli/main.js');
   for (const [merchant, expected] of [
     [id, 0],
     ['m_none', 1],
   ] as const) {
-    const child = spawn(process.execPath, [main, 'merchants', 'show', merchant, '--json'], { env });
+    const child = spawn(...productCommand(['merchants', 'show', merchant, '--json']), { env });
     let output = '';
     child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
     const [status] = (await once(child, 'close')) as [number];

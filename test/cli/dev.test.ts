@@ -11,8 +11,8 @@ import t from 'tap';
 import { run as runCommand } from '../../src/cli/run.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { ask, liveKey, recordsOf } from '../http/harness.js';
+import { productCommand } from '../product-command.js';
 
-const main = path.resolve('dist/cli/main.js');
 const isRoot = process.getuid?.() === 0;
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 
@@ -42,7 +42,7 @@ interface Run {
 }
 
 async function startDev(t: { teardown(handler: () => unknown): void }, args: readonly string[] = []): Promise<Run> {
-  const child = spawn(process.execPath, [main, 'dev', '--config', freePorts, ...args], { stdio: 'pipe' });
+  const child = spawn(...productCommand(['dev', '--config', freePorts, ...args]), { stdio: 'pipe' });
   t.teardown(() => child.kill('SIGKILL'));
   let output = '';
   child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
@@ -314,8 +314,10 @@ services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}
 `,
   );
   const start = async (command: string, env: Record<string, string>) => {
-    const args = [main, command, '--config', file('config.yaml')];
-    const child = spawn(process.execPath, args, { stdio: 'pipe', env: { ...process.env, ...env } });
+    const child = spawn(...productCommand([command, '--config', file('config.yaml')]), {
+      stdio: 'pipe',
+      env: { ...process.env, ...env },
+    });
     t.teardown(() => child.kill('SIGKILL'));
     const exited = once(child, 'exit');
     let log = '';
@@ -328,7 +330,7 @@ services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}
         if (/takes? requests"/.test(log)) resolve();
       });
     });
-    return { child, exited, log };
+    return { command, child, exited, log };
   };
   const services = await start('services', {});
   const servicesUrl = /"url":"([^"]+)"/.exec(services.log)?.[1] ?? '';
@@ -342,17 +344,19 @@ services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}
   });
   t.equal(direct.status, 403, 'and nobody else, on this machine neither');
 
-  for (const { child, exited } of [gateway, services]) {
+  for (const { command, child, exited } of [gateway, services]) {
     child.kill('SIGTERM');
     const [status] = (await exited) as [number | null];
-    t.equal(status, 0, `${child.spawnargs[2] ?? ''} ends cleanly`);
+    t.equal(status, 0, `${command} ends cleanly`);
   }
 });
 
 t.test('npm start ends as one, however often it is told: nothing is left running, and nothing behind', async (t) => {
   const temporary = path.join(directory, 'started-by-npm');
   await mkdir(temporary);
-  const group = spawn('npm', ['start', '--', '--config', freePorts], {
+  // Without building first: that would take the files away from under the tests beside this one.
+  const npmStart = ['-u', 'NODE_OPTIONS', 'npm', 'start', '--ignore-scripts', '--', '--config', freePorts];
+  const group = spawn('env', npmStart, {
     detached: true,
     env: { ...process.env, TMPDIR: temporary },
     stdio: ['ignore', 'pipe', 'ignore'],
@@ -383,7 +387,7 @@ t.test('npm start ends as one, however often it is told: nothing is left running
 t.test('a signal during the start leaves nothing behind', async (t) => {
   const temporary = path.join(directory, 'interrupted');
   await mkdir(temporary);
-  const child = spawn(process.execPath, [main, 'dev', '--config', freePorts], {
+  const child = spawn(...productCommand(['dev', '--config', freePorts]), {
     env: { ...process.env, TMPDIR: temporary },
     stdio: 'ignore',
   });

@@ -14,6 +14,7 @@ import { linesOf } from '../../src/cli/admin/import/lines.js';
 import { run as runCommand } from '../../src/cli/run.js';
 import { longestLineBytes } from '../../src/registry/imports/read-line.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
+import { productCommand } from '../product-command.js';
 
 const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-cli-import-'));
 t.teardown(() => rm(directory, { recursive: true, force: true }));
@@ -246,16 +247,15 @@ t.test('what could not be projected is told, and a bar is drawn on a terminal al
 
 t.test('as a process it reads standard input, leaves no file, and ends when nobody reads on', async (t) => {
   const { admin, url } = await startRegistry(t);
-  const main = path.resolve('dist/cli/main.js');
   const temporary = await mkdtemp(path.join(directory, 'tmp-'));
   const env = { ...process.env, MERCHANT_GATEWAY_REGISTRY: url, MERCHANT_GATEWAY_TOKEN: token, TMPDIR: temporary };
-  const importing = spawn(process.execPath, [main, 'keys', 'import', '-'], { env });
+  const importing = spawn(...productCommand(['keys', 'import', '-']), { env });
   importing.stdin.end([merchant(), ...keys(600)].join('\n'));
   const output = await textOf(importing.stdout);
   t.equal(output, 'Imported 1 merchant and 600 keys; 0 keys there already.\n');
   t.same(await readdir(temporary), []);
 
-  const exporting = spawn(process.execPath, [main, 'keys', 'export'], { env });
+  const exporting = spawn(...productCommand(['keys', 'export']), { env });
   exporting.stdout.once('data', () => exporting.stdout.destroy());
   const told = textOf(exporting.stderr);
   await once(exporting, 'close');

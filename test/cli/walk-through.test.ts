@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
+import { productCommand } from '../product-command.js';
 
-const main = path.resolve('dist/cli/main.js');
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 
 /** The lines between the fences of the code block that begins so. */
@@ -27,7 +27,7 @@ services: { listen: { port: 0 } }
 `,
   );
   const data = path.join(directory, 'demo');
-  const dev = spawn(process.execPath, [main, 'dev', '--config', config, '--data-dir', data], { stdio: 'pipe' });
+  const dev = spawn(...productCommand(['dev', '--config', config, '--data-dir', data]), { stdio: 'pipe' });
   t.teardown(() => dev.kill('SIGKILL'));
   let welcome = '';
   await new Promise<void>((resolve, reject) => {

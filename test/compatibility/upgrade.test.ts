@@ -14,7 +14,8 @@ import { bankPayout, ledgerSum, merchantA, merchantB, servicesFixture } from '..
  * What released versions wrote must go on working: each folder here is a version, and what it holds is never changed.
  * The records, the databases and the lines were written by that version's own code.
  */
-const versions = readdirSync(import.meta.dirname, { withFileTypes: true })
+const folder = 'test/compatibility';
+const versions = readdirSync(folder, { withFileTypes: true })
   .filter((entry) => entry.isDirectory())
   .map(({ name }) => name);
 
@@ -36,7 +37,7 @@ function typesOf(value: unknown, name = ''): Map<string, string> {
 }
 
 for (const version of versions) {
-  const read = (name: string): string => readFileSync(path.join(import.meta.dirname, version, name), 'utf8');
+  const read = (name: string): string => readFileSync(path.join(folder, version, name), 'utf8');
 
   t.test(`records of ${version} open and refuse what they did, and lines have what they had`, async (t) => {
     const upstream = await startUpstream(t);

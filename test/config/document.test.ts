@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
 import { configCommand } from '../../src/cli/config.js';
@@ -12,7 +12,7 @@ import { nonNull } from '../../src/config/schema/option.js';
 import type { Option } from '../../src/config/schema/option.js';
 import { problemsOf } from './problems-of.js';
 
-const file = join(import.meta.dirname, '../../config/gateway.yaml');
+const file = resolve('config/gateway.yaml');
 const text = documentConfig();
 
 function run(args: readonly string[], env: Record<string, string> = {}): { out: string; err: string } {

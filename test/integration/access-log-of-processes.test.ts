@@ -9,8 +9,8 @@ import type { Verdict } from '../../src/audit/verifier.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { ask, connect, liveKey, recordsOf, requestBytes, startUpstream } from '../http/harness.js';
 import { testSecret, until } from '../telemetry/open-log.js';
+import { productCommand } from '../product-command.js';
 
-const main = path.resolve('dist/cli/main.js');
 /** Has the process meet an error that nobody caught, when it is told to. */
 const failing = 'data:text/javascript,process.on("SIGWINCH",()=>{throw new Error("unforeseen")})';
 
@@ -48,7 +48,7 @@ writeFileSync(
 
 /** A gateway in a process of its own. */
 async function startGatewayProcess() {
-  const child = spawn(process.execPath, ['--import', failing, main, 'gateway', '--config', file('config.yaml')], {
+  const child = spawn(...productCommand(['gateway', '--config', file('config.yaml')], ['--import', failing]), {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   t.teardown(() => child.kill('SIGKILL'));

@@ -10,8 +10,8 @@ import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf, startUpstream } from '../http/harness.js';
+import { productCommand } from '../product-command.js';
 
-const main = path.resolve('dist/cli/main.js');
 const records = recordsOf(liveKey);
 const keyName = Object.keys(records).find((name) => name.startsWith('mg:key:')) ?? '';
 const keyRecord = records[keyName] as object;
@@ -66,7 +66,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
 
     async function start(): Promise<GatewayProcess> {
       const before = new Set((await acknowledgements()).keys());
-      const child = spawn(process.execPath, [main, 'gateway', '--config', file('config.yaml')], { stdio: 'pipe' });
+      const child = spawn(...productCommand(['gateway', '--config', file('config.yaml')]), { stdio: 'pipe' });
       t.teardown(() => child.kill('SIGKILL'));
       let log = '';
       const port = await new Promise<number>((resolve, reject) => {

@@ -12,12 +12,12 @@ import { openServicesDatabase, type ServicesDatabase } from '../../src/services/
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
 import { liveKey, startTestGateway } from '../http/harness.js';
 import { addWallet, bankPayout, patient } from '../services/services-fixture.js';
+import { productCommand } from '../product-command.js';
 
 /** How many payouts there are in each race; `npm run soak:payouts` makes it 10,000. */
 const count = Number(process.env.PAYOUTS ?? 240);
 const amount = 70;
 const merchant = { merchantId: 'm_1', environment: 'live' } as const;
-const main = path.resolve('dist/cli/main.js');
 const retryMilliseconds = 50;
 const longestMilliseconds = 1_500_000;
 t.setTimeout(longestMilliseconds);
@@ -52,7 +52,7 @@ async function startServices(t: Test, databaseUrl: string) {
   t.teardown(() => door.close());
 
   async function start(): Promise<void> {
-    const child = spawn(process.execPath, [main, 'services', '--config', config], {
+    const child = spawn(...productCommand(['services', '--config', config]), {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     running.child = child;

@@ -9,8 +9,8 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startCluster, until } from '../adapters/redis-cluster.js';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../http/harness.js';
+import { productCommand } from '../product-command.js';
 
-const main = path.resolve('dist/cli/main.js');
 const token = 'an-administrators-token-of-enough-characters';
 
 interface Answer {
@@ -50,7 +50,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
   );
   const logs: Record<string, string> = {};
   async function run(name: string, started: RegExp): Promise<string> {
-    const child = spawn(process.execPath, [main, name.replace(/\d/, ''), '--config', file('config.yaml')]);
+    const child = spawn(...productCommand([name.replace(/\d/, ''), '--config', file('config.yaml')]));
     t.teardown(() => child.kill('SIGKILL'));
     return new Promise<string>((resolve, reject) => {
       child.stderr.on('data', (chunk: Buffer) => {

@@ -12,8 +12,8 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run } from '../../src/cli/run.js';
 import { ask, liveKey, recordsOf, startUpstream } from '../http/harness.js';
 import { testSecret, until } from '../telemetry/open-log.js';
+import { productCommand } from '../product-command.js';
 
-const main = path.resolve('dist/cli/main.js');
 const pair = await createSelfSigned(new Date());
 const directory = t.testdir({
   'cert.txt': pair.cert,
@@ -75,7 +75,7 @@ function configure(destination: string): string[] {
 
 /** Two workers and their primary. */
 async function startWorkers() {
-  const child = spawn(process.execPath, [main, ...configure(file('access.log')), '--workers', '2'], {
+  const child = spawn(...productCommand([...configure(file('access.log')), '--workers', '2']), {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   let told = '';

@@ -9,6 +9,7 @@ import path from 'node:path';
 import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { connect, liveKey, recordsOf, requestBytes } from '../http/harness.js';
+import { productCommand } from '../product-command.js';
 
 // Cutting the TCP socket from below a TLS socket that had something to write crashed the process: whoever read slowly
 // during a deployment took the last lines of the log with it.
@@ -40,7 +41,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
 limits: { drainTimeoutSeconds: 1 }
 `,
   );
-  const child = spawn(process.execPath, ['dist/cli/main.js', 'gateway', '--config', file('config.yaml')]);
+  const child = spawn(...productCommand(['gateway', '--config', file('config.yaml')]));
   t.teardown(() => child.kill('SIGKILL'));
   let log = '';
   const port = await new Promise<number>((resolve) => {
