@@ -1,6 +1,8 @@
 import type { DenialCode } from '../policy/denials.js';
 import { denyCredential, denyRequest } from '../policy/evaluate.js';
 import type { Credential, RequestFacts } from '../policy/facts.js';
+import { follow } from './eventual.js';
+import type { Eventual } from './eventual.js';
 import { KeyStoreUnavailable } from './ports.js';
 import type { KeyAnswer, KeyStore } from './ports.js';
 
@@ -18,15 +20,18 @@ export type Verdict =
  * @throws KeyStoreUnavailable when the key cannot be looked up now: no decision, and never a denial
  * @throws Undecidable where a rule about the request comes up of which nothing can be said
  */
-export async function authenticate(
+export function authenticate(
   facts: RequestFacts,
   lookupId: string,
   keyStore: Pick<KeyStore, 'find'>,
-): Promise<Verdict> {
+): Eventual<Verdict> {
   const early = denyRequest(facts);
   if (early !== null) return { denial: early, credential: null, answer: null };
 
-  const answer = await keyStore.find(lookupId);
+  return follow(keyStore.find(lookupId), (answer) => judgeCredential(facts, answer));
+}
+
+function judgeCredential(facts: RequestFacts, answer: KeyAnswer): Verdict {
   const { credential } = answer;
   if (credential !== null && credential.environment !== facts.environment) {
     // The key's prefix and its record disagree: the store is damaged, and whom to believe cannot be known.

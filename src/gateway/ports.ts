@@ -1,5 +1,6 @@
 import type { Credential } from '../policy/facts.js';
 import type { IpAddress } from '../policy/ip-address.js';
+import type { Eventual } from './eventual.js';
 import type { CompiledKey, CompiledMerchant } from './records.js';
 
 /** How a record came to be known: just asked for, held and known to be true, or held while nothing can be heard. */
@@ -15,14 +16,14 @@ export interface KeyAnswer {
 
 /**
  * Finds credentials by look-up id. There are three answers and they never become two: found, absent (null), and could
- * not ask, which is a rejection with `KeyStoreUnavailable`. An outage must never look like a bad key.
+ * not ask, which is a `KeyStoreUnavailable`, thrown or as a rejection. An outage must never look like a bad key.
  */
 export interface KeyStore {
   /**
    * @param lookupId hex SHA-256 of the whole key, or its HMAC with the pepper
    * @throws KeyStoreUnavailable when nothing can be said about this key now
    */
-  find(lookupId: string): Promise<KeyAnswer>;
+  find(lookupId: string): Eventual<KeyAnswer>;
   /** Why nothing can be asked at all, in words for an operator; null while it can. */
   unavailableReason(): string | null;
   close(): Promise<void>;
@@ -36,10 +37,10 @@ export interface RecordRead<Compiled> {
   readonly ageMilliseconds: number;
 }
 
-/** The records that credentials are joined from, wherever they are kept. Both reject with `KeyStoreUnavailable`. */
+/** The records that credentials are joined from, wherever they are kept. Both fail with `KeyStoreUnavailable`. */
 export interface Records {
-  key(lookupId: string): Promise<RecordRead<CompiledKey>>;
-  merchant(merchantId: string): Promise<RecordRead<CompiledMerchant>>;
+  key(lookupId: string): Eventual<RecordRead<CompiledKey>>;
+  merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>>;
   /** Why nothing can be asked at all, in words for an operator; null while it can. */
   unavailableReason(): string | null;
   /** What is held in memory; null where records are kept nowhere else. */

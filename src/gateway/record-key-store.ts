@@ -1,6 +1,7 @@
-import type { Credential } from '../policy/facts.js';
+import { follow } from './eventual.js';
+import type { Eventual } from './eventual.js';
 import { KeyStoreUnavailable } from './ports.js';
-import type { KeyAnswer, KeyStore, Records, RecordSource } from './ports.js';
+import type { KeyAnswer, KeyStore, RecordRead, Records, RecordSource } from './ports.js';
 import { joinCredential } from './records.js';
 import type { CompiledKey, CompiledMerchant } from './records.js';
 
@@ -14,21 +15,14 @@ export class RecordKeyStore implements KeyStore {
     this.#records = records;
   }
 
-  async find(lookupId: string): Promise<KeyAnswer> {
+  find(lookupId: string): Eventual<KeyAnswer> {
     const reason = this.unavailableReason();
     if (reason !== null) throw new KeyStoreUnavailable(reason);
-    const key = await this.#records.key(lookupId);
-    if (key.record === null) return { credential: null, source: key.source, ageMilliseconds: key.ageMilliseconds };
-    const merchant = await this.#records.merchant(key.record.merchantId);
-    if (merchant.record === null) {
-      throw new KeyStoreUnavailable(`there is no record of merchant ${key.record.merchantId}`);
-    }
-    return {
-      credential: joinOrFail(key.record, merchant.record),
-      // A credential is as true as the less certain of its halves.
-      source: trust.indexOf(key.source) > trust.indexOf(merchant.source) ? key.source : merchant.source,
-      ageMilliseconds: Math.max(key.ageMilliseconds, merchant.ageMilliseconds),
-    };
+    return follow(this.#records.key(lookupId), (key) => {
+      const { record, source, ageMilliseconds } = key;
+      if (record === null) return { credential: null, source, ageMilliseconds };
+      return follow(this.#records.merchant(record.merchantId), (merchant) => join(record, key, merchant));
+    });
   }
 
   unavailableReason(): string | null {
@@ -40,9 +34,16 @@ export class RecordKeyStore implements KeyStore {
   }
 }
 
-function joinOrFail(key: CompiledKey, merchant: CompiledMerchant): Credential {
-  if (key.merchantId !== merchant.merchantId) {
-    throw new KeyStoreUnavailable(`the record of merchant ${key.merchantId} is another merchant's`);
+function join(record: CompiledKey, key: RecordRead<CompiledKey>, merchant: RecordRead<CompiledMerchant>): KeyAnswer {
+  const { merchantId } = record;
+  if (merchant.record === null) throw new KeyStoreUnavailable(`there is no record of merchant ${merchantId}`);
+  if (merchant.record.merchantId !== merchantId) {
+    throw new KeyStoreUnavailable(`the record of merchant ${merchantId} is another merchant's`);
   }
-  return joinCredential(key, merchant);
+  return {
+    credential: joinCredential(record, merchant.record),
+    // A credential is as true as the less certain of its halves.
+    source: trust.indexOf(key.source) > trust.indexOf(merchant.source) ? key.source : merchant.source,
+    ageMilliseconds: Math.max(key.ageMilliseconds, merchant.ageMilliseconds),
+  };
 }

@@ -1,10 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { lookupIdOf } from '../gateway/api-key.js';
 import { authenticate } from '../gateway/authenticate.js';
+import type { Verdict } from '../gateway/authenticate.js';
+import { follow } from '../gateway/eventual.js';
+import type { Eventual } from '../gateway/eventual.js';
 import { KeyStoreUnavailable } from '../gateway/ports.js';
 import type { KeyStore } from '../gateway/ports.js';
 import type { TraceExport } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
+import type { RequestFacts } from '../policy/facts.js';
 import { keyFormatOf } from '../policy/key-format.js';
 import { Undecidable } from '../policy/undecidable.js';
 import type { KeyFingerprints } from '../telemetry/key-fingerprint.js';
@@ -53,14 +57,27 @@ export interface AuthenticationHookOptions extends FactSources {
  * its body is read. Only a request with a valid key learns whether its path and method exist.
  */
 export function authenticationHook(options: AuthenticationHookOptions) {
-  return async ({ exchange }: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
-    let denial: DenialCode | null;
-    try {
-      denial = await judge(exchange, options);
-    } finally {
+  return ({ exchange }: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void => {
+    const goOn = (denial: DenialCode | null): void => {
       exchange.decided();
+      if (denial === null) done();
+      else void sendFailure(reply, denialFailure(denial));
+    };
+    const fail = (error: unknown): void => {
+      exchange.decided();
+      done(error instanceof Error ? error : new Error('something was thrown that is no error', { cause: error }));
+    };
+    let denial: Eventual<DenialCode | null>;
+    try {
+      denial = judge(exchange, options);
+    } catch (error) {
+      fail(error);
+      return;
     }
-    return denial === null ? undefined : sendFailure(reply, denialFailure(denial));
+    if (denial instanceof Promise) void denial.then(goOn, fail);
+    else if (exchange.hasBody)
+      void Promise.resolve(denial).then(goOn); // what came of it together with the headers is read by then
+    else goOn(denial);
   };
 }
 
@@ -68,7 +85,7 @@ export function authenticationHook(options: AuthenticationHookOptions) {
  * Finds out everything about a request, and whether it may go on.
  * @throws GatewayError for one that fails otherwise than by being denied
  */
-export async function judge(exchange: Exchange, options: AuthenticationHookOptions): Promise<DenialCode | null> {
+export function judge(exchange: Exchange, options: AuthenticationHookOptions): Eventual<DenialCode | null> {
   const { headers } = exchange;
   const { remote } = exchange.connection;
   const fromProxy = remote !== null && believedProxies(exchange, options.trustedProxies).contains(remote);
@@ -89,22 +106,25 @@ export async function judge(exchange: Exchange, options: AuthenticationHookOptio
   const { path } = exchange.target;
   const canonical = isCanonicalPath(path);
   exchange.match = canonical ? options.routes(path) : null;
-  exchange.facts = factsOf(exchange, headers, options);
+  const facts = factsOf(exchange, headers, options);
+  exchange.facts = facts;
 
-  const verdict = await authenticateOrFail(exchange, lookupId ?? '', options);
-  exchange.credential = verdict.credential;
-  exchange.answer = verdict.answer;
-  if (verdict.answer === null) exchange.exposedLookupId = lookupId;
-  // Nobody waits for the answer any more: what has not begun is not carried out.
-  if (exchange.callerIsGone) throw new GatewayError('client_closed', 'the caller left while the key was looked up');
-  if (verdict.denial === null) {
-    options.merchantRate?.count(verdict.credential.merchantId, (told) => Object.assign(exchange.answerHeaders, told));
-    requireServable(exchange, canonical, options.maxBodyBytes);
-  } else {
-    options.throttle?.denied(sourceOf(exchange.facts.clientAddress), verdict.denial);
-    exchange.outcome = verdict.denial;
-  }
-  return verdict.denial;
+  const verdict = authenticateOrFail(exchange, facts, lookupId ?? '', options);
+  return follow(verdict, ({ denial, credential, answer }) => {
+    exchange.credential = credential;
+    exchange.answer = answer;
+    if (answer === null) exchange.exposedLookupId = lookupId;
+    // Nobody waits for the answer any more: what has not begun is not carried out.
+    if (exchange.callerIsGone) throw new GatewayError('client_closed', 'the caller left while the key was looked up');
+    if (denial === null) {
+      options.merchantRate?.count(credential.merchantId, (told) => Object.assign(exchange.answerHeaders, told));
+      requireServable(exchange, canonical, options.maxBodyBytes);
+    } else {
+      options.throttle?.denied(sourceOf(facts.clientAddress), denial);
+      exchange.outcome = denial;
+    }
+    return denial;
+  });
 }
 
 /** The key that came with a request, where it came once and has the form of one. */
@@ -113,17 +133,18 @@ function presentedKey({ apiKey }: DecisiveHeaders): string | null {
   return format === 'live' || format === 'test' ? (apiKey[0] ?? null) : null;
 }
 
-async function authenticateOrFail(exchange: Exchange, lookupId: string, options: AuthenticationHookOptions) {
-  const { facts } = exchange;
-  if (facts === null) throw new Error('a request without facts cannot be judged');
-  const { throttle } = options;
-  const keyStore = throttle?.sparing(options.keyStore, sourceOf(facts.clientAddress)) ?? options.keyStore;
+function authenticateOrFail(
+  exchange: Exchange,
+  facts: RequestFacts,
+  lookupId: string,
+  { throttle, keyStore }: AuthenticationHookOptions,
+): Eventual<Verdict> {
   const startedAt = performance.now();
-  try {
-    const verdict = await authenticate(facts, lookupId, keyStore);
+  const note = (verdict: Verdict): Verdict => {
     if (verdict.answer !== null) exchange.lookupDuration = performance.now() - startedAt;
     return verdict;
-  } catch (error) {
+  };
+  const fail = (error: unknown): never => {
     if (error instanceof GatewayError) throw error; // throttled: nothing was looked up
     exchange.lookupDuration = performance.now() - startedAt;
     // An outage must never look like a bad key.
@@ -132,6 +153,13 @@ async function authenticateOrFail(exchange: Exchange, lookupId: string, options:
     }
     if (error instanceof Undecidable) throw new GatewayError('tor_list_unavailable', error.message, { cause: error });
     throw error;
+  };
+  try {
+    const store = throttle?.sparing(keyStore, sourceOf(facts.clientAddress)) ?? keyStore;
+    const verdict = authenticate(facts, lookupId, store);
+    return verdict instanceof Promise ? verdict.then(note, fail) : note(verdict);
+  } catch (error) {
+    return fail(error);
   }
 }
 

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { follow } from '../gateway/eventual.js';
 import type { KeyStore } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import { GatewayError } from './errors.js';
@@ -72,14 +73,16 @@ export class BadKeyThrottle {
   /** A key store that notes which keys are real, and is not asked in vain on behalf of a throttled source. */
   sparing(keyStore: Pick<KeyStore, 'find'>, source: string): Pick<KeyStore, 'find'> {
     return {
-      find: async (lookupId) => {
+      find: (lookupId) => {
         const pause = this.#pauseOf(source);
         if (pause !== null && !this.#known.has(lookupId) && !pause.lookups.take()) {
           throw this.#refusal(pause.endsAt, 'the key was not looked up');
         }
-        const answer = await keyStore.find(lookupId);
-        if (answer.credential !== null) this.#known.set(lookupId, true);
-        return answer;
+        return follow(keyStore.find(lookupId), (answer) => {
+          // Noted when it is read; while it is held it needs no look-up.
+          if (answer.credential !== null && answer.source !== 'cache') this.#known.set(lookupId, true);
+          return answer;
+        });
       },
     };
   }

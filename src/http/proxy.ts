@@ -1,7 +1,9 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { Readable } from 'node:stream';
 import type { CallerIdentity } from '../gateway/ports.js';
+import type { Credential } from '../policy/facts.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
 import { http2ResponseOf } from './http2/http2-message.js';
@@ -9,6 +11,7 @@ import { whenStalled } from './http2/stalled-answer.js';
 import { sendError } from './replies.js';
 import { forwardableHeaders } from './reserved-headers.js';
 import { proxiedMethods } from './routes.js';
+import type { RouteMatch } from './routes.js';
 import { traceHeaders } from './trace-context.js';
 import type { UpstreamAnswer } from './upstream-answer.js';
 import type { Upstream } from './upstream.js';
@@ -43,40 +46,60 @@ export function registerProxy(
     upstream: 'http://upstream.invalid',
     prefix: '/',
     httpMethods: [...proxiedMethods],
-    handler: (request, reply) => {
-      forward(request.exchange, upstreams, timeouts, identity)
-        .then((answer) => {
-          passOn(reply, answer, timeouts, beforeAnswer);
-        })
-        .catch((error: unknown) => {
-          sendError(reply, error);
-        });
+    handler: ({ exchange }, reply) => {
+      const fail = (error: unknown): void => {
+        sendError(reply, error);
+      };
+      const passOn = (answer: UpstreamAnswer): void => {
+        try {
+          if (Buffer.isBuffer(answer.body)) answerWhole(reply, answer.body, answer, timeouts, beforeAnswer);
+          else answerAsItComes(reply, answer.body, answer, timeouts);
+        } catch (error) {
+          fail(error);
+        }
+      };
+      try {
+        forward(exchange, upstreams, identity).then(passOn, fail);
+      } catch (error) {
+        fail(error);
+      }
     },
   });
 }
 
-async function forward(
+/** @throws GatewayError, at once or as a rejection */
+function forward(
   exchange: Exchange,
   upstreams: ReadonlyMap<string, Upstream>,
-  timeouts: AnswerTimeouts,
   identity: CallerIdentity | null,
 ): Promise<UpstreamAnswer> {
-  const { credential, match, request, response, target } = exchange;
+  const { credential, match } = exchange;
   const upstream = match === null ? undefined : upstreams.get(match.route.upstream);
   if (match === null || upstream === undefined) throw new GatewayError('not_found', 'no upstream has this path');
   if (credential === null) throw new Error('a request without a credential was about to be proxied');
 
   const headers = forwardableHeaders(exchange.rawHeaders);
   addIdentity(headers, exchange);
-  if (identity !== null) headers.push('x-gateway-assertion', await identity.assertionFor(credential));
-  const { hasBody } = exchange;
-  if (hasBody && exchange.expectsContinue) response.writeContinue();
+  if (identity === null) return send(exchange, upstream, match, credential, headers);
+  return identity.assertionFor(credential).then((assertion) => {
+    headers.push('x-gateway-assertion', assertion);
+    return send(exchange, upstream, match, credential, headers);
+  });
+}
 
+function send(
+  exchange: Exchange,
+  upstream: Upstream,
+  match: RouteMatch,
+  { merchantId }: Credential,
+  headers: string[],
+): Promise<UpstreamAnswer> {
+  const { request, response, target, hasBody } = exchange;
+  if (hasBody && exchange.expectsContinue) response.writeContinue();
   const startedAt = performance.now();
-  let headersAt = startedAt;
   exchange.forwarded = true;
-  const answer = await upstream.send({
-    merchantId: credential.merchantId,
+  return upstream.send({
+    merchantId,
     method: request.method ?? '',
     target: match.upstreamPath + target.query,
     headers,
@@ -85,49 +108,59 @@ async function forward(
     bodyIsWhole: () => exchange.bodyIsWhole,
     onBody: (bytes) => (exchange.requestBodyBytes += bytes),
     cancellation: exchange.cancellation,
-    onHeaders: () => (headersAt = performance.now()),
+    onHeaders: () => (exchange.upstreamDuration = performance.now() - startedAt),
   });
-  exchange.upstreamDuration = headersAt - startedAt;
-  if (Buffer.isBuffer(answer.body)) {
-    exchange.forwardedBodyBytes = answer.body.length;
-    return answer;
-  }
-  answer.body.once('error', (error: Error) => {
-    exchange.outcome = exchange.cancellation.reason?.code ?? 'upstream_failed';
-    exchange.detail = `${match.route.upstream}: the answer broke off: ${error.message}`;
-  });
-  // Paused, because a stream that is only looked at would begin to flow before there is somewhere to go.
-  answer.body.pause().on('data', (chunk: Buffer) => (exchange.forwardedBodyBytes += chunk.length));
-  limitAnswer(exchange, timeouts);
-  return answer;
 }
 
-/** Answers with what the upstream said. */
-function passOn(
+/** Gives the caller an answer that is still to come, piece by piece. */
+function answerAsItComes(
   reply: FastifyReply,
+  body: Readable,
+  { statusCode, headers }: UpstreamAnswer,
+  timeouts: AnswerTimeouts,
+): void {
+  const { exchange } = reply.request;
+  body.once('error', (error: Error) => {
+    exchange.outcome = exchange.cancellation.reason?.code ?? 'upstream_failed';
+    exchange.detail = `${exchange.match?.route.upstream ?? ''}: the answer broke off: ${error.message}`;
+  });
+  // Paused, because a stream that is only looked at would begin to flow before there is somewhere to go.
+  body.pause().on('data', (chunk: Buffer) => (exchange.forwardedBodyBytes += chunk.length));
+  limitAnswer(exchange, timeouts);
+  void reply.code(statusCode).headers(exchange.answerHeaders).headers(headers).send(body);
+}
+
+/** Gives the caller an answer that is here: as Fastify would, without the copies that it makes of headers. */
+function answerWhole(
+  reply: FastifyReply,
+  body: Buffer,
   answer: UpstreamAnswer,
   timeouts: AnswerTimeouts,
   beforeAnswer: (exchange: Exchange) => void,
 ): void {
   const { exchange } = reply.request;
-  const { statusCode, headers, body } = answer;
-  if (!Buffer.isBuffer(body)) {
-    void reply.code(statusCode).headers(exchange.answerHeaders).headers(headers).send(body);
-    return;
-  }
-  // As Fastify would, without the copies that it makes of headers and the type that it gives to bytes without one.
   const { response } = exchange;
+  exchange.forwardedBodyBytes = body.length;
   beforeAnswer(exchange);
   try {
-    response.writeHead(statusCode, Object.assign({}, exchange.answerHeaders, framed(exchange, answer, body)));
+    const headers = Object.assign({}, exchange.answerHeaders, framed(exchange, answer, body));
+    response.writeHead(answer.statusCode, headers);
   } catch (error) {
     throw new GatewayError('upstream_failed', 'it answered with a header that is none', { cause: error });
   }
   reply.hijack();
-  // One write with the headers instead of two; latin1 takes every byte for a character and back.
-  if (body.length <= joinedBytes) response.end(body.toString('latin1'), 'latin1');
-  else response.end(body);
-  if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
+  if (body.length > joinedBytes || http2ResponseOf(response) !== null) {
+    response.end(body);
+    if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
+  } else {
+    // One piece with the headers: latin1 takes every byte for a character and back. The end comes when that has gone
+    // out: Node would put an empty piece behind the other, and two cost more than one.
+    response.write(body.toString('latin1'), 'latin1');
+    process.nextTick(() => {
+      response.end();
+      if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
+    });
+  }
 }
 
 /** The headers of a whole answer, with its length. */

@@ -11,8 +11,8 @@ const lingerMilliseconds = 2_000;
  * with a delay: closed at once, the unread bytes would make the kernel reset the connection, and the client would lose
  * the answer that tells what to mend.
  */
-export function closeOverUnreadBody({ request, response, headers }: Exchange): void {
-  if (request.complete) return;
+export function closeOverUnreadBody({ request, response, headers, hasBody }: Exchange): void {
+  if (!hasBody || request.complete) return;
   const { socket } = request;
   const [declared] = headers.contentLength;
   const small = declared !== undefined && Number(declared) <= maxDroppedBytes;

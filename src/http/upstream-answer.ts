@@ -17,7 +17,7 @@ export interface UpstreamAnswer {
 export interface AnswerTarget {
   readonly answered: (answer: UpstreamAnswer) => void;
   /** Called at most once, and not behind `answered`: then the body's own error tells. */
-  readonly failed: (error: Error) => void;
+  readonly failed: (error: unknown) => void;
   /** Called when the headers have come. */
   readonly onHeaders: () => void;
 }

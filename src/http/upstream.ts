@@ -7,7 +7,7 @@ import { connectorWithoutInterim } from './interim-responses.js';
 import { readSmallBody, smallBodyBytes } from './small-body.js';
 import { UploadMeter } from './upload-meter.js';
 import { AnswerReader } from './upstream-answer.js';
-import type { UpstreamAnswer } from './upstream-answer.js';
+import type { AnswerTarget, UpstreamAnswer } from './upstream-answer.js';
 
 /** How an upstream is reached, and what it may cost. */
 export interface UpstreamOptions {
@@ -76,17 +76,23 @@ export class Upstream {
    * @throws GatewayError: upstream_busy, upstream_failed, upstream_timeout, body_too_large, request_timeout, or the
    *   reason of the request's cancellation
    */
-  async send(request: UpstreamRequest): Promise<UpstreamAnswer> {
-    const giveBack = this.#places.take(request.merchantId);
-    try {
-      const answer = await this.#dispatch(request);
-      if (Buffer.isBuffer(answer.body)) giveBack();
-      else answer.body.once('close', giveBack);
-      return answer;
-    } catch (error) {
-      giveBack();
-      throw asGatewayError(this.#options.name, error);
-    }
+  send(request: UpstreamRequest): Promise<UpstreamAnswer> {
+    return new Promise((resolve, reject) => {
+      const giveBack = this.#places.take(request.merchantId);
+      const answered = (answer: UpstreamAnswer): void => {
+        if (Buffer.isBuffer(answer.body)) giveBack();
+        else answer.body.once('close', giveBack);
+        resolve(answer);
+      };
+      let hasFailed = false;
+      const failed = (error: unknown): void => {
+        if (hasFailed) return;
+        hasFailed = true;
+        giveBack();
+        reject(asGatewayError(this.#options.name, error));
+      };
+      this.#dispatch(request, { answered, failed });
+    });
   }
 
   /** Lets what is under way end, for a caller who has left as well, and cuts off what has not by then. */
@@ -96,43 +102,43 @@ export class Upstream {
     clearTimeout(cutOff);
   }
 
-  async #dispatch(request: UpstreamRequest): Promise<UpstreamAnswer> {
-    const { name, timeoutSeconds } = this.#options;
-    const { cancellation } = request;
+  #dispatch(request: UpstreamRequest, { answered, failed }: Omit<AnswerTarget, 'onHeaders'>): void {
+    const { name, timeoutSeconds, maxBodyBytes } = this.#options;
+    const { cancellation, method, target: path, headers, body, bodyBytes } = request;
     let upload: UploadMeter | null = null;
     let isReading = false;
     const deadline = setTimeout(() => {
       const code = isReading || upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
       cancellation.cancel(new GatewayError(code, `${name}: nothing came for ${timeoutSeconds} s`));
     }, timeoutSeconds * 1000);
-    try {
-      const { body, bodyBytes } = request;
-      if (body === null) return await this.#answerTo(request, null, deadline);
-      if (bodyBytes !== null && bodyBytes <= smallBodyBytes) {
-        isReading = true;
-        const whole = await readSmallBody(body, request.bodyIsWhole, cancellation);
-        isReading = false;
-        request.onBody(whole.length);
-        deadline.refresh();
-        return await this.#answerTo(request, whole, deadline);
-      }
-      upload = new UploadMeter(request, body, this.#options.maxBodyBytes, deadline);
-      return await this.#answerTo(request, upload, deadline);
-    } finally {
+    const fail = (error: unknown): void => {
       clearTimeout(deadline);
+      failed(error);
+    };
+    const onHeaders = (): void => {
+      clearTimeout(deadline);
+      request.onHeaders();
+    };
+    const dispatch = (sent: Buffer | UploadMeter | null): void => {
+      const reader = new AnswerReader({ answered, failed: fail, onHeaders }, cancellation);
+      this.#pool.dispatch({ method, path, headers, body: sent }, reader);
+    };
+    if (body === null) {
+      dispatch(null);
+    } else if (bodyBytes !== null && bodyBytes <= smallBodyBytes) {
+      isReading = true;
+      readSmallBody(body, request.bodyIsWhole, cancellation)
+        .then((whole) => {
+          isReading = false;
+          request.onBody(whole.length);
+          deadline.refresh();
+          dispatch(whole);
+        })
+        .catch(fail);
+    } else {
+      upload = new UploadMeter(request, body, maxBodyBytes, deadline);
+      dispatch(upload);
     }
-  }
-
-  #answerTo(request: UpstreamRequest, body: Buffer | UploadMeter | null, deadline: NodeJS.Timeout) {
-    const { cancellation, method, target: path, headers } = request;
-    return new Promise<UpstreamAnswer>((answered, failed) => {
-      const onHeaders = (): void => {
-        clearTimeout(deadline);
-        request.onHeaders();
-      };
-      const reader = new AnswerReader({ answered, failed, onHeaders }, cancellation);
-      this.#pool.dispatch({ method, path, headers, body }, reader);
-    });
   }
 }
 

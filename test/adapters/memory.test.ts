@@ -34,7 +34,7 @@ t.test(
     );
     t.ok(told.every(([, problem]) => problem !== ''));
     t.match(told[1]?.[1], /mg:merchant:m_nobody/);
-    await t.rejects(store.find('1'.repeat(64)));
+    await t.rejects(async () => store.find('1'.repeat(64)));
     t.equal(told.length, 2, 'and not again when it is asked for');
   },
 );

@@ -1,7 +1,9 @@
 import t from 'tap';
 import { RecordCache } from '../../src/adapters/cache/record-cache.js';
 import type { CacheLimits, Hearing } from '../../src/adapters/cache/record-cache.js';
+import type { Eventual } from '../../src/gateway/eventual.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import type { RecordRead } from '../../src/gateway/ports.js';
 
 interface Value {
   readonly version: number;
@@ -16,6 +18,11 @@ const limits: CacheLimits = {
   unknownMaxAgeMilliseconds: 60_000,
   maxStaleMilliseconds: 1000,
 };
+
+/** What was asked for, or why it could not be had. */
+function failureOr(asked: Eventual<RecordRead<Value>>): Promise<unknown> {
+  return Promise.resolve(asked).catch((error: unknown) => error);
+}
 
 /** A cache over a store that answers when it is told to. */
 function setUp(over: Partial<CacheLimits> = {}) {
@@ -46,9 +53,9 @@ function setUp(over: Partial<CacheLimits> = {}) {
     return question;
   };
   const put = async (name: string, value: Answer) => {
-    const got = cache.get(name);
+    const got = failureOr(cache.get(name));
     (await next()).answer(value);
-    return got.catch((error: unknown) => error);
+    return got;
   };
   return { cache, hearing, asked, next, put, settle };
 }
@@ -107,7 +114,7 @@ t.test('a question that nothing could be heard during is answered and not held',
 
 t.test('one question at a time is asked about a record', async (t) => {
   const { cache, asked, settle } = setUp();
-  const all = Array.from({ length: 1000 }, () => cache.get('a'));
+  const all = Array.from({ length: 1000 }, async () => cache.get('a'));
   await settle();
   t.equal(asked.length, 1);
   asked[0]?.answer({ version: 1 });
@@ -116,7 +123,7 @@ t.test('one question at a time is asked about a record', async (t) => {
 
 t.test('a failure is everybody’s who waited, and nobody’s afterwards', async (t) => {
   const { cache, next, put } = setUp();
-  const waiting = [cache.get('a'), cache.get('a')].map((one) => one.catch((error: unknown) => error));
+  const waiting = [cache.get('a'), cache.get('a')].map(failureOr);
   (await next()).fail(new KeyStoreUnavailable('away'));
   t.ok((await Promise.all(waiting)).every((error) => error instanceof KeyStoreUnavailable));
   t.match(await put('a', { version: 1 }), { record: { version: 1 } });
@@ -161,7 +168,7 @@ t.test('while the store is away, what is held is served until it is too old, and
   hearing.fresh = false;
   const askWhileAway = async (name: string, since: number) => {
     hearing.sinceKnownTrue = since;
-    const got = cache.get(name).catch((error: unknown) => error);
+    const got = failureOr(cache.get(name));
     (await next()).fail(new KeyStoreUnavailable('away'));
     return got;
   };
@@ -179,7 +186,7 @@ t.test('while the store is away, what is held is served until it is too old, and
     { record: { version: 2 }, source: 'store' },
     'a store that answers comes first',
   );
-  const defect = cache.get('a').catch((error: unknown) => error);
+  const defect = failureOr(cache.get('a'));
   (await next()).fail(new TypeError('a defect'));
   t.type(await defect, TypeError, 'a defect is not an outage');
 });
@@ -200,7 +207,7 @@ t.test('a record that cannot be used is held as what it is, and asked for again 
   const { cache, asked, put } = setUp();
   const damaged = new KeyStoreUnavailable('damaged');
   t.equal(await put('a', damaged), damaged);
-  await t.rejects(cache.get('a'), damaged);
+  await t.rejects(async () => cache.get('a'), damaged);
   t.equal(asked.length, 0, 'it is not read for each request');
   cache.drop(['a']);
   t.match(await put('a', { version: 2 }), { record: { version: 2 } });

@@ -68,7 +68,7 @@ async function isRefused(t: Test, target: Target, ca: string, reason: RegExp): P
   await until(() => Promise.resolve(told.length >= 2), 'both sides tell why');
   for (const one of told) t.match(one, reason);
   await t.rejects(store.readMeta());
-  await t.rejects(records.key('unknown'), { name: 'KeyStoreUnavailable' });
+  await t.rejects(async () => records.key('unknown'), { name: 'KeyStoreUnavailable' });
 }
 
 t.test('Redis over TLS is who the certificate says, or it is not talked to', { skip: withoutRedis }, async (t) => {

@@ -214,10 +214,12 @@ t.test('a store that could not be asked is never a denial: the failure goes to t
       throw failure;
     });
     for (const keyStore of [rejecting, throwing]) {
-      const outcome = await authenticate(acceptedFacts('live'), anyKey, keyStore).then(
-        () => 'decided',
-        (error: unknown) => error,
-      );
+      const outcome = await Promise.resolve()
+        .then(() => authenticate(acceptedFacts('live'), anyKey, keyStore))
+        .then(
+          () => 'decided',
+          (error: unknown) => error,
+        );
       t.equal(outcome, failure, failure.message);
     }
   }
@@ -230,10 +232,12 @@ t.test('a record that contradicts the prefix of its key is a damaged store, even
     for (const keyStatus of ['ACTIVE', 'REVOKED']) {
       const credential = { ...acceptingCredential(environment), environment: other, keyStatus } as const;
       const keyStore = storeAnswering(() => Promise.resolve(credential));
-      const error: unknown = await authenticate(acceptedFacts(environment), lookupIdOf(key, null), keyStore).then(
-        () => 'decided',
-        (reason: unknown) => reason,
-      );
+      const error: unknown = await Promise.resolve()
+        .then(() => authenticate(acceptedFacts(environment), lookupIdOf(key, null), keyStore))
+        .then(
+          () => 'decided',
+          (reason: unknown) => reason,
+        );
       t.ok(error instanceof KeyStoreUnavailable, `${environment} ${keyStatus}`);
       t.match(String(error), /key-1/, 'an operator learns which record');
       t.notOk(String(error).includes(key) || String(error).includes(lookupIdOf(key, null)), 'and no key');

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import type { Eventual } from '../../gateway/eventual.js';
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import type { CacheFigures, RecordRead } from '../../gateway/ports.js';
 
@@ -75,12 +76,18 @@ export class RecordCache<Compiled extends object> {
    * Finds a record: held and known to be true, just read, or, while the store cannot be asked, held and not older than
    * is allowed. That a record is not there is never said from memory while nothing can be heard.
    */
-  async get(name: string): Promise<RecordRead<Compiled>> {
-    if (!this.#hearing.fresh) await this.#hearing.catchUp();
-    if (this.#hearing.fresh) {
-      const held = this.#heldAndYoung(name);
-      if (held !== undefined) return this.#answer(held, 'cache', this.#hearing.sinceKnownTrue);
-    }
+  get(name: string): Eventual<RecordRead<Compiled>> {
+    if (!this.#hearing.fresh) return this.#hearing.catchUp().then(() => this.#heldOrAsked(name));
+    return this.#heldOrAsked(name);
+  }
+
+  #heldOrAsked(name: string): Eventual<RecordRead<Compiled>> {
+    const held = this.#hearing.fresh ? this.#heldAndYoung(name) : undefined;
+    if (held !== undefined) return this.#answer(held, 'cache', this.#hearing.sinceKnownTrue);
+    return this.#askedOrStale(name);
+  }
+
+  async #askedOrStale(name: string): Promise<RecordRead<Compiled>> {
     try {
       return this.#answer(await this.#ask(name), 'store', 0);
     } catch (error) {

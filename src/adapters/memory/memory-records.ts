@@ -44,11 +44,11 @@ export class MemoryRecords implements Records, RecordsStore {
     }
   }
 
-  key(lookupId: string): Promise<RecordRead<CompiledKey>> {
+  key(lookupId: string): RecordRead<CompiledKey> {
     return answer(this.#keys.get(lookupId));
   }
 
-  merchant(merchantId: string): Promise<RecordRead<CompiledMerchant>> {
+  merchant(merchantId: string): RecordRead<CompiledMerchant> {
     return answer(this.#merchants.get(merchantId));
   }
 
@@ -147,7 +147,7 @@ function partsOf(storeKey: string): { kind: string; id: string } {
   return { kind, id };
 }
 
-function answer<Compiled>(found: Compiled | KeyStoreUnavailable | undefined): Promise<RecordRead<Compiled>> {
-  if (found instanceof KeyStoreUnavailable) return Promise.reject(found);
-  return Promise.resolve({ record: found ?? null, source: 'store', ageMilliseconds: 0 });
+function answer<Compiled>(found: Compiled | KeyStoreUnavailable | undefined): RecordRead<Compiled> {
+  if (found instanceof KeyStoreUnavailable) throw found;
+  return { record: found ?? null, source: 'store', ageMilliseconds: 0 };
 }

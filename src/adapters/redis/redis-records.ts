@@ -1,4 +1,5 @@
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
+import type { Eventual } from '../../gateway/eventual.js';
 import type { CacheFigures, Clock, HeldFigures, RecordRead, Records } from '../../gateway/ports.js';
 import { compileKeyRecord, compileMerchantRecord, MalformedRecord } from '../../gateway/records.js';
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
@@ -72,11 +73,11 @@ export class RedisRecords implements Records {
     this.#merchants = new RecordCache(cache, this.#heartbeat, (name) => this.#read(name, compileMerchantRecord));
   }
 
-  key(lookupId: string): Promise<RecordRead<CompiledKey>> {
+  key(lookupId: string): Eventual<RecordRead<CompiledKey>> {
     return this.#keys.get(this.#names.key(lookupId));
   }
 
-  merchant(merchantId: string): Promise<RecordRead<CompiledMerchant>> {
+  merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>> {
     return this.#merchants.get(this.#names.merchant(merchantId));
   }
 
