@@ -61,7 +61,7 @@ export function authenticationHook(options: AuthenticationHookOptions) {
     const goOn = (denial: DenialCode | null): void => {
       exchange.decided();
       if (denial === null) done();
-      else void sendFailure(reply, denialFailure(denial));
+      else sendFailure(reply, denialFailure(denial));
     };
     const fail = (error: unknown): void => {
       exchange.decided();

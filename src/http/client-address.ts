@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { parseIpAddress } from '../policy/ip-address.js';
 import type { IpAddress } from '../policy/ip-address.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
@@ -13,6 +14,19 @@ export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress
 
 /** RFC 9110 5.6.3: blanks and tabs around an entry. `trim` would also take what makes one garbage, a no-break space say. */
 const listEntry = /^[ \t]*(\S+)[ \t]*$/;
+
+/** Addresses by the entries that were read as them: the same clients come again and again, and reading costs more than a rule. */
+const knownEntries = new LRUCache<string, IpAddress>({ max: 10_000 });
+const longestKnownEntry = 64;
+
+/** Reads one entry of X-Forwarded-For; null where it is no IP address. */
+function readEntry(entry: string): IpAddress | null {
+  const known = knownEntries.get(entry);
+  if (known !== undefined) return known;
+  const address = parseIpAddress(listEntry.exec(entry)?.[1] ?? '');
+  if (address !== null && entry.length <= longestKnownEntry) knownEntries.set(entry, address);
+  return address;
+}
 
 /** A step on the way to the client address. */
 export interface Hop {
@@ -40,7 +54,7 @@ export function resolveClientAddress(
   if (!peerIsTrusted || forwardedFor.length === 0) return peer;
   let client = peer;
   for (const entry of forwardedFor.join(',').split(',').reverse()) {
-    const address = parseIpAddress(listEntry.exec(entry)?.[1] ?? '');
+    const address = readEntry(entry);
     if (address === null) return null;
     client = address;
     const trusted = trustedProxies.contains(address);

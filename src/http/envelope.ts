@@ -19,9 +19,17 @@ const challenge = 'ApiKey realm="merchant-api", header="x-api-key"';
 
 /** The answer to a denied request (spec section 7). */
 export function denialFailure(code: DenialCode): Failure {
-  const { status, message } = denialOf(code);
-  return failure(status, message, status === 401 ? { 'www-authenticate': challenge } : {});
+  let made = denialFailures.get(code);
+  if (made === undefined) {
+    const { status, message } = denialOf(code);
+    made = failure(status, message, status === 401 ? { 'www-authenticate': challenge } : {});
+    denialFailures.set(code, made);
+  }
+  return made;
 }
+
+/** Each denial is always answered in the same words. */
+const denialFailures = new Map<DenialCode, Failure>();
 
 /**
  * The answer to a request that failed otherwise.

@@ -45,6 +45,8 @@ export class Exchange {
   /** Null where the key store was not asked. */
   answer: KeyAnswer | null = null;
   match: RouteMatch | null = null;
+  /** Called before its answer is written. */
+  beforeAnswer: (exchange: Exchange) => void = () => undefined;
   /** What every answer to this request bears, whoever gives it. */
   readonly answerHeaders: Record<string, string> = {};
   outcome: Outcome = 'accepted';

@@ -71,9 +71,25 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   // Bodies are streamed to the upstream by the proxy: to Fastify no method has one, so that none is ever parsed.
   for (const method of methodsWithBodies) app.addHttpMethod(method, { hasBody: false, overrideExisting: true });
 
+  const timeouts = {
+    stallMilliseconds: limits.requestTimeoutSeconds * 1000,
+    totalMilliseconds: limits.answerTimeoutSeconds * 1000,
+  };
+  const beforeAnswer = (exchange: Exchange): void => {
+    if (http2RequestOf(exchange.request) !== null) {
+      // What the gateway answers itself waits as well for a client whose window is shut.
+      if (exchange.ownBodyBytes !== null) limitAnswer(exchange, timeouts);
+      return;
+    }
+    // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
+    if (connections.answersAreLast || exchange.headers.upgrade.length > 0) exchange.response.shouldKeepAlive = false;
+    closeOverUnreadBody(exchange);
+  };
+
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = new Exchange(request.raw, reply.raw, request.originalUrl, options.clock.now());
     request.exchange = exchange;
+    exchange.beforeAnswer = beforeAnswer;
     exchange.whenOver(() => {
       options.onExchange(exchange);
       connections.answerEnded();
@@ -100,34 +116,20 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     }
   });
   app.addHook('onRequest', authenticationHook(options.authentication));
-  const timeouts = {
-    stallMilliseconds: limits.requestTimeoutSeconds * 1000,
-    totalMilliseconds: limits.answerTimeoutSeconds * 1000,
-  };
-  const beforeAnswer = (exchange: Exchange): void => {
-    if (http2RequestOf(exchange.request) !== null) {
-      // What the gateway answers itself waits as well for a client whose window is shut.
-      if (exchange.ownBodyBytes !== null) limitAnswer(exchange, timeouts);
-      return;
-    }
-    // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
-    if (connections.answersAreLast || exchange.headers.upgrade.length > 0) exchange.response.shouldKeepAlive = false;
-    closeOverUnreadBody(exchange);
-  };
   app.addHook('onSend', (request, _reply, _payload, done) => {
-    beforeAnswer(request.exchange);
+    beforeAnswer(request.exchange); // of an answer that is passed on piece by piece
     done();
   });
   app.setErrorHandler((error, request, reply) => {
     const { exchange } = request;
     const failure = asGatewayError(error, exchange);
     if (failure === null) options.onInternalError(error, exchange);
-    return sendError(reply, failure ?? error);
+    sendError(reply, failure ?? error);
   });
-  app.setNotFoundHandler((_request, reply) =>
-    sendError(reply, new GatewayError('not_found', 'no route has this path')),
-  );
-  registerProxy(app, options.upstreams, timeouts, options.identity, beforeAnswer);
+  app.setNotFoundHandler((_request, reply) => {
+    sendError(reply, new GatewayError('not_found', 'no route has this path'));
+  });
+  registerProxy(app, options.upstreams, timeouts, options.identity);
   app.addHook('preClose', (done) => {
     connections.closeUnused();
     done();

@@ -15,9 +15,7 @@ import type { RouteMatch } from './routes.js';
 import { traceHeaders } from './trace-context.js';
 import type { UpstreamAnswer } from './upstream-answer.js';
 import type { Upstream } from './upstream.js';
-
-/** An answer of at most this many bytes is written together with its headers. */
-const joinedBytes = 16_384;
+import { giveWhole } from './whole-answer.js';
 
 /** How long a caller may take over an answer. */
 export interface AnswerTimeouts {
@@ -32,14 +30,12 @@ export interface AnswerTimeouts {
  * here, because the plugin's own transport retries, does not verify TLS, waits for minutes and passes identity headers
  * on. It is handed the whole of it: its own way of giving an answer back copies the headers three times.
  * @param identity signs who calls; null: upstreams get no signature
- * @param beforeAnswer called before an answer is written that does not go through Fastify's `onSend`
  */
 export function registerProxy(
   app: FastifyInstance,
   upstreams: ReadonlyMap<string, Upstream>,
   timeouts: AnswerTimeouts,
   identity: CallerIdentity | null,
-  beforeAnswer: (exchange: Exchange) => void,
 ): void {
   void app.register(httpProxy, {
     // Only the exchange says where a request goes; the plugin wants an origin all the same.
@@ -52,8 +48,8 @@ export function registerProxy(
       };
       const passOn = (answer: UpstreamAnswer): void => {
         try {
-          if (Buffer.isBuffer(answer.body)) answerWhole(reply, answer.body, answer, timeouts, beforeAnswer);
-          else answerAsItComes(reply, answer.body, answer, timeouts);
+          if (Buffer.isBuffer(answer.body)) passOnWhole(reply, answer.body, answer, timeouts);
+          else passOnAsItComes(reply, answer.body, answer, timeouts);
         } catch (error) {
           fail(error);
         }
@@ -113,7 +109,7 @@ function send(
 }
 
 /** Gives the caller an answer that is still to come, piece by piece. */
-function answerAsItComes(
+function passOnAsItComes(
   reply: FastifyReply,
   body: Readable,
   { statusCode, headers }: UpstreamAnswer,
@@ -130,36 +126,17 @@ function answerAsItComes(
   void reply.code(statusCode).headers(exchange.answerHeaders).headers(headers).send(body);
 }
 
-/** Gives the caller an answer that is here: as Fastify would, without the copies that it makes of headers. */
-function answerWhole(
-  reply: FastifyReply,
-  body: Buffer,
-  answer: UpstreamAnswer,
-  timeouts: AnswerTimeouts,
-  beforeAnswer: (exchange: Exchange) => void,
-): void {
+/** Gives the caller an answer that has come whole. */
+function passOnWhole(reply: FastifyReply, body: Buffer, answer: UpstreamAnswer, timeouts: AnswerTimeouts): void {
   const { exchange } = reply.request;
-  const { response } = exchange;
   exchange.forwardedBodyBytes = body.length;
-  beforeAnswer(exchange);
+  const headers = Object.assign({}, exchange.answerHeaders, framed(exchange, answer, body));
   try {
-    const headers = Object.assign({}, exchange.answerHeaders, framed(exchange, answer, body));
-    response.writeHead(answer.statusCode, headers);
-  } catch (error) {
-    throw new GatewayError('upstream_failed', 'it answered with a header that is none', { cause: error });
-  }
-  reply.hijack();
-  if (body.length > joinedBytes || http2ResponseOf(response) !== null) {
-    response.end(body);
-    if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
-  } else {
-    // One piece with the headers: latin1 takes every byte for a character and back. The end comes when that has gone
-    // out: Node would put an empty piece behind the other, and two cost more than one.
-    response.write(body.toString('latin1'), 'latin1');
-    process.nextTick(() => {
-      response.end();
+    giveWhole(reply, answer.statusCode, headers, body, () => {
       if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
     });
+  } catch (error) {
+    throw new GatewayError('upstream_failed', 'it answered with a header that is none', { cause: error });
   }
 }
 

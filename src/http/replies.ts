@@ -4,9 +4,7 @@ import { errorFailure } from './envelope.js';
 import type { Failure } from './envelope.js';
 import { GatewayError } from './errors.js';
 import type { GatewayErrorCode } from './errors.js';
-
-/** Headers that the gateway has set itself by then. */
-const own: ReadonlySet<string> = new Set(['allow', 'connection']);
+import { giveWhole } from './whole-answer.js';
 
 /** Failures of the protocol: where such a request ends, and the next one begins, the two sides may see differently. */
 const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
@@ -17,20 +15,26 @@ const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
 ]);
 
 /** Answers with the envelope, and with nothing of what an upstream had said before it failed. */
-export function sendFailure(reply: FastifyReply, failure: Failure): FastifyReply {
-  reply.request.exchange.ownBodyBytes = Buffer.byteLength(failure.body);
-  for (const name of Object.keys(reply.getHeaders())) if (!own.has(name)) reply.removeHeader(name);
-  const { answerHeaders } = reply.request.exchange;
-  return reply.code(failure.status).headers(answerHeaders).headers(failure.headers).send(failure.body);
+export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonly<Record<string, string>> = {}): void {
+  const { exchange } = reply.request;
+  const { response } = exchange;
+  if (response.headersSent) {
+    response.destroy(); // another answer has begun, and cannot be made into this one
+    return;
+  }
+  for (const name of response.getHeaderNames()) response.removeHeader(name);
+  const body = Buffer.from(failure.body);
+  exchange.ownBodyBytes = body.length;
+  giveWhole(reply, failure.status, { ...exchange.answerHeaders, ...failure.headers, ...more }, body);
 }
 
 /** Answers a request that failed; whatever is not foreseen is an internal error, and its text stays inside. */
-export function sendError(reply: FastifyReply, error: unknown): FastifyReply {
+export function sendError(reply: FastifyReply, error: unknown): void {
   const { exchange } = reply.request;
   const code: GatewayErrorCode = error instanceof GatewayError ? error.code : 'internal_error';
   exchange.outcome = code;
   exchange.detail = error instanceof Error ? error.message : null;
   if (endConnection.has(code)) reply.raw.shouldKeepAlive = false;
-  if (code === 'method_not_allowed') reply.header('allow', proxiedMethods.join(', '));
-  return sendFailure(reply, errorFailure(code, error instanceof GatewayError ? error.retryAfterSeconds : null));
+  const failure = errorFailure(code, error instanceof GatewayError ? error.retryAfterSeconds : null);
+  sendFailure(reply, failure, code === 'method_not_allowed' ? { allow: proxiedMethods.join(', ') } : {});
 }
