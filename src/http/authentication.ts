@@ -90,7 +90,7 @@ export function judge(exchange: Exchange, options: AuthenticationHookOptions): E
   const { remote } = exchange.connection;
   const fromProxy = remote !== null && believedProxies(exchange, options.trustedProxies).contains(remote);
   exchange.id = requestIdOf(headers.requestId, fromProxy);
-  exchange.answerHeaders['x-request-id'] = exchange.id;
+  exchange.answerHeaders.push('x-request-id', exchange.id);
 
   exchange.trace = traceContextOf(headers.traceparent, headers.tracestate, options.traces?.sample() ?? null);
   const key = presentedKey(headers);
@@ -117,7 +117,9 @@ export function judge(exchange: Exchange, options: AuthenticationHookOptions): E
     // Nobody waits for the answer any more: what has not begun is not carried out.
     if (exchange.callerIsGone) throw new GatewayError('client_closed', 'the caller left while the key was looked up');
     if (denial === null) {
-      options.merchantRate?.count(credential.merchantId, (told) => Object.assign(exchange.answerHeaders, told));
+      options.merchantRate?.count(credential.merchantId, (told) =>
+        exchange.answerHeaders.push(...Object.entries(told).flat()),
+      );
       requireServable(exchange, canonical, options.maxBodyBytes);
     } else {
       options.throttle?.denied(sourceOf(facts.clientAddress), denial);

@@ -7,6 +7,7 @@ import { connectionFactsOf } from './connection-facts.js';
 import type { ConnectionFacts } from './connection-facts.js';
 import { GatewayError, gatewayErrors } from './errors.js';
 import type { GatewayErrorCode } from './errors.js';
+import type { HeaderList } from './header-list.js';
 import { http1FieldsOf } from './http2/http1-fields.js';
 import { http2RequestOf, http2ResponseOf } from './http2/http2-message.js';
 import { readDecisiveHeaders } from './request-headers.js';
@@ -48,7 +49,7 @@ export class Exchange {
   /** Called before its answer is written. */
   beforeAnswer: (exchange: Exchange) => void = () => undefined;
   /** What every answer to this request bears, whoever gives it. */
-  readonly answerHeaders: Record<string, string> = {};
+  readonly answerHeaders: HeaderList = [];
   outcome: Outcome = 'accepted';
   /** What operators should know of a failure; no caller sees it. */
   detail: string | null = null;

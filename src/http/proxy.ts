@@ -1,4 +1,3 @@
-import type { OutgoingHttpHeaders } from 'node:http';
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Readable } from 'node:stream';
@@ -6,6 +5,8 @@ import type { CallerIdentity } from '../gateway/ports.js';
 import type { Credential } from '../policy/facts.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
+import { hasHeader, headersOf } from './header-list.js';
+import type { HeaderList } from './header-list.js';
 import { http2ResponseOf } from './http2/http2-message.js';
 import { whenStalled } from './http2/stalled-answer.js';
 import { sendError } from './replies.js';
@@ -123,14 +124,14 @@ function passOnAsItComes(
   // Paused, because a stream that is only looked at would begin to flow before there is somewhere to go.
   body.pause().on('data', (chunk: Buffer) => (exchange.forwardedBodyBytes += chunk.length));
   limitAnswer(exchange, timeouts);
-  void reply.code(statusCode).headers(exchange.answerHeaders).headers(headers).send(body);
+  void reply.code(statusCode).headers(headersOf(exchange.answerHeaders)).headers(headersOf(headers)).send(body);
 }
 
 /** Gives the caller an answer that has come whole. */
 function passOnWhole(reply: FastifyReply, body: Buffer, answer: UpstreamAnswer, timeouts: AnswerTimeouts): void {
   const { exchange } = reply.request;
   exchange.forwardedBodyBytes = body.length;
-  const headers = Object.assign({}, exchange.answerHeaders, framed(exchange, answer, body));
+  const headers = framed(exchange, answer, body);
   try {
     giveWhole(reply, answer.statusCode, headers, body, () => {
       if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
@@ -141,11 +142,24 @@ function passOnWhole(reply: FastifyReply, body: Buffer, answer: UpstreamAnswer, 
 }
 
 /** The headers of a whole answer, with its length. */
-function framed({ request }: Exchange, { statusCode, headers }: UpstreamAnswer, body: Buffer): OutgoingHttpHeaders {
-  if (statusCode === 204)
-    delete headers['content-length']; // RFC 9110 8.6
-  else if (statusCode !== 304 && request.method !== 'HEAD') headers['content-length'] = String(body.length);
-  return headers;
+function framed(
+  { answerHeaders, request }: Exchange,
+  { statusCode, headers }: UpstreamAnswer,
+  body: Buffer,
+): HeaderList {
+  const framed: HeaderList = [];
+  for (let index = 0; index + 1 < answerHeaders.length; index += 2) {
+    const name = String(answerHeaders[index]);
+    if (!hasHeader(headers, name)) framed.push(name, answerHeaders[index + 1] ?? ''); // the service's own limits come first
+  }
+  // What a HEAD and a 304 say is the length of another answer; a 204 has none (RFC 9110 8.6).
+  const keepsLength = statusCode === 304 || request.method === 'HEAD';
+  for (let index = 0; index + 1 < headers.length; index += 2) {
+    const name = headers[index] ?? '';
+    if (name !== 'content-length' || (keepsLength && statusCode !== 204)) framed.push(name, headers[index + 1] ?? '');
+  }
+  if (!keepsLength && statusCode !== 204) framed.push('content-length', String(body.length));
+  return framed;
 }
 
 /** A caller who takes nothing of the answer, or a byte from time to time, would keep a place upstream for ever. */

@@ -1,3 +1,5 @@
+import type { HeaderList } from './header-list.js';
+
 /** Names that only the gateway may give to an upstream; with `_` read as `-`, because upstreams behind CGI do so too. */
 const reservedNames: ReadonlySet<string> = new Set(['x-api-key', 'forwarded', 'x-real-ip', 'x-request-id']);
 const reservedPrefixes = ['x-merchant-', 'x-gateway-', 'x-forwarded-'] as const;
@@ -48,17 +50,15 @@ export function forwardableHeaders(rawHeaders: readonly string[]): string[] {
 }
 
 /** What of an upstream's headers goes to the client: all but the hop-by-hop ones. */
-export function returnableHeaders(
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-): Record<string, string | string[]> {
+export function returnableHeaders(headers: Readonly<Record<string, string | string[] | undefined>>): HeaderList {
   const { connection } = headers;
   const named =
     connection === undefined ? nothing : tokensOf(typeof connection === 'string' ? [connection] : connection);
-  const returned: Record<string, string | string[]> = {};
+  const returned: HeaderList = [];
   for (const name of Object.keys(headers)) {
     const value = headers[name];
     if (value === undefined || hopByHopNames.has(name) || named.has(name) || name === 'x-request-id') continue;
-    returned[name] = value;
+    returned.push(name, value);
   }
   return returned;
 }

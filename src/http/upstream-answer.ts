@@ -3,12 +3,13 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { Cancellation } from './cancellation.js';
 import type { GatewayError } from './errors.js';
+import type { HeaderList } from './header-list.js';
 import { returnableHeaders } from './reserved-headers.js';
 
 /** An upstream's answer, its hop-by-hop headers left out. */
 export interface UpstreamAnswer {
   readonly statusCode: number;
-  readonly headers: Record<string, string | string[]>;
+  readonly headers: HeaderList;
   /** Whole where it came together with the headers, as small ones do; otherwise as it comes. */
   readonly body: Buffer | Readable;
 }

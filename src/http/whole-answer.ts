@@ -1,5 +1,6 @@
-import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyReply } from 'fastify';
+import { headersOf } from './header-list.js';
+import type { HeaderList } from './header-list.js';
 import { http2ResponseOf } from './http2/http2-message.js';
 
 /** An answer of at most this many bytes is written together with its headers. */
@@ -14,16 +15,17 @@ const joinedBytes = 16_384;
 export function giveWhole(
   reply: FastifyReply,
   status: number,
-  headers: OutgoingHttpHeaders,
+  headers: HeaderList,
   body: Buffer,
   onGiven: () => void = () => undefined,
 ): void {
   const { exchange } = reply.request;
   const { response } = exchange;
   exchange.beforeAnswer(exchange);
-  response.writeHead(status, headers);
+  const isHttp2 = http2ResponseOf(response) !== null;
+  response.writeHead(status, isHttp2 ? headersOf(headers) : headers);
   reply.hijack();
-  if (body.length > joinedBytes || http2ResponseOf(response) !== null) {
+  if (body.length > joinedBytes || isHttp2) {
     response.end(body);
     onGiven();
     return;

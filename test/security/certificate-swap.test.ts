@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { rename, symlink } from 'node:fs/promises';
 import http2 from 'node:http2';
 import path from 'node:path';
 import t from 'tap';
@@ -14,11 +14,16 @@ t.test('a certificate is replaced fifty times under load, and no request fails',
   const upstream = await startUpstream(t);
   const authority = await makeCertificate({ names: ['authority.example'] });
   const [first, second] = await Promise.all([makeCertificate({ ca: authority }), makeCertificate({ ca: authority })]);
-  const folder = t.testdir({ 'tls.crt': first.cert, 'tls.key': first.key });
-  const [certFile, keyFile] = [path.join(folder, 'tls.crt'), path.join(folder, 'tls.key')];
+  // Both are replaced at once, as Kubernetes does: the gateway looks by itself as well, and would refuse half of a pair.
+  const folder = t.testdir({
+    first: { 'tls.crt': first.cert, 'tls.key': first.key },
+    second: { 'tls.crt': second.cert, 'tls.key': second.key },
+    current: t.fixture('symlink', 'first'),
+  });
+  const file = (name: string): string => path.join(folder, 'current', name);
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,
-    config: { listen: { https: { certFile, keyFile } } },
+    config: { listen: { https: { certFile: file('tls.crt'), keyFile: file('tls.key') } } },
   });
   const ca = authority.cert;
   const trusting = { ...gateway, ca };
@@ -51,9 +56,8 @@ t.test('a certificate is replaced fifty times under load, and no request fails',
     while (!load.isOver) await call().catch((error: unknown) => load.failed.push(error));
   });
   for (let count = 0; count < replacements; count += 1) {
-    const next = count % 2 === 0 ? second : first;
-    await writeFile(certFile, next.cert);
-    await writeFile(keyFile, next.key);
+    await symlink(count % 2 === 0 ? 'second' : 'first', path.join(folder, 'next'));
+    await rename(path.join(folder, 'next'), path.join(folder, 'current'));
     await gateway.reloadTls();
     const before = load.http1;
     while (load.http1 <= before && load.failed.length === 0) await new Promise((resolve) => setImmediate(resolve));
