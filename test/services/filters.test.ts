@@ -49,6 +49,17 @@ onEachServices('payouts and transactions are chosen by state, type, wallet and d
   t.same(await amounts('status=reversed'), [bad.id]);
   t.same(await amounts('type=debit&status=successful'), [good.id]);
   t.same(await amounts('from=2026-01-16&to=2026-01-16'), [late.id]);
+  t.same(await amounts(`type=debit&walletId=${walletId.toUpperCase()}`), [bad.id, good.id]);
+  t.same(await amounts(`walletId=${otherWallet}`), [late.id, null]);
+
+  const empty = await addWallet(database, merchantA);
+  const nobodys = '00000000-0000-4000-8000-000000000000';
+  for (const list of ['/dev/payouts', '/transactions', '/dev/transactions']) {
+    t.same(await idsOf(services, `${list}?walletId=${empty}`), [], 'a wallet without any');
+    const answer = await call(merchantA, 'GET', `${list}?walletId=${nobodys}`);
+    t.match(answer, { status: 404, body: { message: 'Wallet not found', data: null } }, `${list} of no wallet`);
+    t.equal((await call(merchantA, 'GET', `${list}?walletId=${nobodys}&from=x`)).status, 422, 'the form comes first');
+  }
 
   const cases: [query: string, message: RegExp][] = [
     ['status=done', /^status must be one of pending, processing, successful, failed$/],

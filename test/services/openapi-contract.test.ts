@@ -37,6 +37,7 @@ interface Description {
 const committed = readFileSync('docs/openapi.yaml', 'utf8');
 const description = parse(committed) as Description;
 const merchant = { merchantId: 'm_1', environment: 'live' } as const;
+const nobodys = ['00000000-0000-4000-8000-000000000000', '999999999'];
 
 /** The description as a schema in which no object has fields that are not described. */
 const closed = JSON.parse(JSON.stringify(description), (_, value: unknown) => {
@@ -177,6 +178,7 @@ t.test('requests and answers are as they are described, through the gateway', as
   for (const one of inOrder) {
     const { path, method, operation } = one;
     const id = idOf(one);
+    const references: Readonly<Record<string, string>> = { up_to: id, walletId };
     const takesBody = operation.requestBody !== undefined;
     const valid = (): Sent => (takesBody ? { id, body: bodyOf(one) } : { id });
     const success = operation.responses['201'] === undefined ? 200 : 201;
@@ -197,11 +199,12 @@ t.test('requests and answers are as they are described, through the gateway', as
         ' ',
         '\u0000',
       ]) {
-        const known = name === 'up_to' ? id : String(value);
-        const query = { [name]: check(value) ? known : String(value) };
+        const query = { [name]: (check(value) ? references[name] : undefined) ?? String(value) };
         const answer = await send(one, { id, query });
         t.equal(answer.status, check(value) ? 200 : 422, `${one.name} ${place} ${name}=${JSON.stringify(value)}`);
       }
+      const query = { [name]: String(nobodys.find((value) => check(value))) };
+      if (name in references) t.equal((await send(one, { id, query })).status, 404, `${one.name} ${name} of nobody`);
     }
     t.equal((await send(one, { ...valid(), query: { unknown: '1' } })).status, 422);
     if (!takesBody) continue;

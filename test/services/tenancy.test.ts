@@ -71,10 +71,15 @@ onEachServices(
         const list = await call(stranger, 'GET', `/dev/${kind}?up_to=${ids[kind] ?? ''}`);
         t.equal(list.status, 404, `${kind} up to one of another`);
       }
+      for (const list of ['/dev/payouts', '/transactions', '/dev/transactions']) {
+        const answer = await call(stranger, 'GET', `${list}?walletId=${walletId}`);
+        t.match(answer, { status: 404, body: { message: 'Wallet not found', data: null } }, list);
+        t.same(answer, await call(stranger, 'GET', `${list}?walletId=${nobodys.wallets ?? ''}`), 'as if nobody had it');
+      }
       for (const list of [
         '/transactions',
         '/dev/transactions',
-        `/dev/payouts?walletId=${walletId}`,
+        '/dev/payouts',
         '/dev/wallets',
         '/dev/customers?search=ada',
       ]) {

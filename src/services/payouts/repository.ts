@@ -6,6 +6,7 @@ import { createdRangeOf } from '../list-query.js';
 import { ownedBy, ownerColumns } from '../owned-by.js';
 import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
+import { findWallet } from '../wallets/repository.js';
 import type { Payout, PayoutsQuery } from './schema.js';
 
 /** A payout to record, and when the worker shall look at it first. */
@@ -24,7 +25,11 @@ export async function listPayouts(
   const { from, to } = createdRangeOf(query);
   let wanted = database.selectFrom('payouts').where(ownedBy(tenant));
   if (query.status !== undefined) wanted = wanted.where('status', '=', query.status);
-  if (query.walletId !== undefined) wanted = wanted.where('wallet_id', '=', query.walletId.toLowerCase());
+  if (query.walletId !== undefined) {
+    const wallet = await findWallet(database, tenant, query.walletId.toLowerCase());
+    if (wallet === null) throw Refusal.notFound('Wallet');
+    wanted = wanted.where('wallet_id', '=', wallet.id);
+  }
   if (from !== null) wanted = wanted.where('created_at', '>=', from);
   if (to !== null) wanted = wanted.where('created_at', '<=', to);
   if (query.up_to !== undefined) {

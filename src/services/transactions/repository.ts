@@ -6,6 +6,7 @@ import { createdRangeOf } from '../list-query.js';
 import { ownedBy, ownerColumns } from '../owned-by.js';
 import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
+import { findWallet } from '../wallets/repository.js';
 import type { Transaction, TransactionsQuery, TransactionStatus } from './schema.js';
 
 /** A movement to record. */
@@ -25,6 +26,11 @@ export async function listTransactions(
   let wanted = database.selectFrom('transactions').where(ownedBy(tenant));
   if (query.type !== undefined) wanted = wanted.where('type', '=', query.type);
   if (query.status !== undefined) wanted = wanted.where('status', '=', query.status);
+  if (query.walletId !== undefined) {
+    const wallet = await findWallet(database, tenant, query.walletId.toLowerCase());
+    if (wallet === null) throw Refusal.notFound('Wallet');
+    wanted = wanted.where('wallet_id', '=', wallet.id);
+  }
   if (from !== null) wanted = wanted.where('created_at', '>=', from);
   if (to !== null) wanted = wanted.where('created_at', '<=', to);
   if (query.up_to !== undefined) {

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { pagingQuery } from '../../rest/paging.js';
-import { amount, currency, id, moment } from '../fields.js';
+import { amount, currency, id, moment, uuid } from '../fields.js';
 import { createdQuery, upTo } from '../list-query.js';
 
 const types = ['credit', 'debit'] as const;
@@ -27,6 +27,7 @@ export const transactionsQuery = Type.Object({
   ...pagingQuery.properties,
   type: Type.Optional(type),
   status: Type.Optional(status),
+  walletId: Type.Optional(uuid),
   ...createdQuery,
   up_to: Type.Optional(upTo(number)),
 });
