@@ -3,6 +3,7 @@ import { sql, type Selectable } from 'kysely';
 import { isUniqueViolation } from '../../database/unique-violation.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
+import { completeUpTo } from '../creation-order.js';
 import type { Tenant } from '../identity.js';
 import { ownedBy, ownerColumns } from '../owned-by.js';
 import type { ServicesDatabase } from '../services-database.js';
@@ -26,6 +27,8 @@ export async function listCustomers(
     if (last === undefined) throw Refusal.notFound('Customer');
     wanted = wanted.where('sequence', '<=', last.sequence);
   }
+  const complete = await completeUpTo(database, tenant, 'customers', 'sequence');
+  if (complete !== null) wanted = wanted.where('sequence', '<=', complete);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const rows = await wanted.selectAll().orderBy('sequence', 'desc').offset(offset).limit(limit).execute();

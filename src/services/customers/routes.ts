@@ -3,6 +3,7 @@ import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import { answerOnce } from '../idempotency/answer-once.js';
+import { joinAdding } from '../creation-order.js';
 import { tenantOf } from '../identity.js';
 import { idIn, type Routes } from '../routes.js';
 import { deleteCustomer, findCustomer, insertCustomer, listCustomers, updateCustomer } from './repository.js';
@@ -26,7 +27,9 @@ export const customerRoutes: Routes = (app, context) => {
     },
     (request, reply) =>
       answerOnce(context, request, reply, async (transaction) => {
-        const outcome = await insertCustomer(transaction, tenantOf(request), request.body, clock.now());
+        const tenant = tenantOf(request);
+        await joinAdding(transaction, tenant);
+        const outcome = await insertCustomer(transaction, tenant, request.body, clock.now());
         return success('Customer created', customerIn(outcome));
       }),
   );

@@ -1,6 +1,7 @@
 import type { Selectable } from 'kysely';
 import { ulid } from 'ulid';
 import type { Logger } from '../../rest/answer-errors.js';
+import { joinAdding } from '../creation-order.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
@@ -103,6 +104,7 @@ export function endFailed(database: ServicesDatabase, payout: PayoutRow, reason:
   const { id, amount, currency, wallet_id: walletId, merchant_id: merchantId, environment } = payout;
   const tenant = { merchantId, environment };
   return database.transaction().execute(async (transaction) => {
+    await joinAdding(transaction, tenant);
     const { numUpdatedRows } = await transaction
       .updateTable('payouts')
       .set({ status: 'failed', failure_reason: reason, due_at: null, updated_at: now })

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { ulid } from 'ulid';
 import { Refusal } from '../../rest/refusal.js';
+import { joinAdding } from '../creation-order.js';
 import type { Tenant } from '../identity.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
@@ -29,6 +30,7 @@ export async function createPayout(
   tenant: Tenant,
   { wallet, amount, destination }: PayoutOrder,
 ): Promise<Payout> {
+  await joinAdding(transaction, tenant);
   const balanceAfter = await debitWallet(transaction, tenant, wallet.id, amount);
   if (balanceAfter === null) throw Refusal.invalid([{ path: 'amount', message: 'Insufficient wallet balance' }]);
 

@@ -1,6 +1,7 @@
 import type { Selectable } from 'kysely';
 import { Refusal } from '../../rest/refusal.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { completeUpTo } from '../creation-order.js';
 import type { Tenant } from '../identity.js';
 import { createdRangeOf } from '../list-query.js';
 import { ownedBy, ownerColumns } from '../owned-by.js';
@@ -37,6 +38,8 @@ export async function listPayouts(
     if (last === undefined) throw Refusal.notFound('Payout');
     wanted = wanted.where('sequence', '<=', last.sequence);
   }
+  const complete = await completeUpTo(database, tenant, 'payouts', 'sequence');
+  if (complete !== null) wanted = wanted.where('sequence', '<=', complete);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const rows = await wanted.selectAll().orderBy('sequence', 'desc').offset(offset).limit(limit).execute();

@@ -1,6 +1,7 @@
 import type { Selectable } from 'kysely';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
+import { completeUpTo } from '../creation-order.js';
 import type { Tenant } from '../identity.js';
 import { createdRangeOf } from '../list-query.js';
 import { ownedBy, ownerColumns } from '../owned-by.js';
@@ -38,6 +39,8 @@ export async function listTransactions(
     if (last === null) throw Refusal.notFound('Transaction');
     wanted = wanted.where('id', '<=', last.id);
   }
+  const complete = await completeUpTo(database, tenant, 'transactions', 'id');
+  if (complete !== null) wanted = wanted.where('id', '<=', complete);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const rows = await wanted.selectAll().orderBy('id', 'desc').offset(offset).limit(limit).execute();
