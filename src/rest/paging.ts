@@ -1,12 +1,21 @@
 import Type, { type Static } from 'typebox';
+import { withPurpose } from './openapi/json-schema.js';
 
 const largestPerPage = 100;
 
 /** The query of every paged list. */
 export const pagingQuery = Type.Object({
-  page: Type.Optional(Type.String({ pattern: /^[1-9][0-9]{0,8}$/, description: 'a whole number from 1' })),
+  page: Type.Optional(
+    withPurpose(
+      Type.String({ pattern: /^[1-9][0-9]{0,8}$/, description: 'a whole number from 1 to 999999999' }),
+      'Which page of the list; 1 unless given',
+    ),
+  ),
   per_page: Type.Optional(
-    Type.String({ pattern: /^(?:[1-9][0-9]?|100)$/, description: `a whole number from 1 to ${largestPerPage}` }),
+    withPurpose(
+      Type.String({ pattern: /^(?:[1-9][0-9]?|100)$/, description: `a whole number from 1 to ${largestPerPage}` }),
+      'How many records there are to a page; 20 unless given',
+    ),
   ),
 });
 

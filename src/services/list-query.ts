@@ -1,7 +1,9 @@
 import Type, { type Static, type TSchema } from 'typebox';
 import type { Problem } from '../rest/envelope.js';
 import { momentIn } from '../rest/moment.js';
+import { withPurpose } from '../rest/openapi/json-schema.js';
 import { Refusal } from '../rest/refusal.js';
+import { uuid } from './fields.js';
 
 const millisecondsOfDay = 86_400_000;
 
@@ -12,14 +14,25 @@ const when = Type.String({
 });
 
 /** The parameters that choose records by the moment at which they were made; both ends belong to it. */
-export const createdQuery = { from: Type.Optional(when), to: Type.Optional(when) };
+export const createdQuery = {
+  from: Type.Optional(
+    withPurpose(when, 'Only what was made then or later; a date is the beginning of that day in UTC'),
+  ),
+  to: Type.Optional(withPurpose(when, 'Only what was made then or before; a date is the end of that day in UTC')),
+};
+
+/** The parameter that chooses records by their wallet. */
+export const ofWallet = withPurpose(uuid, 'Only what is of this wallet; 404 where the merchant does not have it');
 
 /**
  * The parameter by which a list is read page by page while records are added to it: only the record that it names and
  * those made before it, so that what comes later moves nothing from one page to the next.
  */
 export function upTo<Schema extends TSchema>(ids: Schema): Schema {
-  return ids;
+  return withPurpose(
+    ids,
+    'The id of the first record of page 1, to end the list there: what is added later moves nothing from page to page. 404 where the merchant does not have it',
+  );
 }
 
 /** The first and the last moment, in milliseconds since 1970. */

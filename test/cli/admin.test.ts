@@ -295,7 +295,7 @@ t.test('what the registry refuses is told with what to do about it', async (t) =
       ['merchants', 'set', id, '--allow-ip', '10.0.0.0/8'],
       /^The registry did not accept this \(1 problem\):\n {2}ipAllowlist\[0\]: .*; add --confirm private_range if that is meant\n$/,
     ],
-    [['merchants', 'list', '--page', '0'], /\n {2}page must be a whole number from 1\n$/],
+    [['merchants', 'list', '--page', '0'], /\n {2}page must be a whole number from 1 to 999999999\n$/],
     [['gateways', 'list'], /^The registry failed \(status 503\): The store .*\. Try again/],
   ];
   for (const [args, sentence] of cases) {

@@ -146,3 +146,20 @@ onEachServices('customers are found by a part of their name, email or phone, in 
     t.equal((await call(merchantA, 'GET', `/dev/customers?search=${search}`)).status, 422, search);
   }
 });
+
+onEachServices('each parameter of a list says in the description what it is for', (t, { openApi }) => {
+  interface Described {
+    readonly get?: {
+      readonly parameters: readonly { name: string; in: string; description?: string; schema: object }[];
+    };
+  }
+  const queries = Object.values(openApi().paths as Readonly<Record<string, Described>>).flatMap(({ get }) =>
+    (get?.parameters ?? []).filter((one) => one.in === 'query'),
+  );
+  for (const { name, description, schema } of queries) {
+    t.ok('enum' in schema || (description ?? '') !== '', `${name}, unless its values say it`);
+    t.notOk('purpose' in schema, 'which is no word of JSON Schema');
+  }
+  t.ok(queries.some(({ name }) => name === 'walletId'));
+  return Promise.resolve();
+});

@@ -165,7 +165,7 @@ onEachServices('a route or a method that there is none of is not found, in the e
 });
 
 onEachServices('a query parameter that is unknown, repeated or of another form is refused', async (t, { call }) => {
-  const page = 'page must be a whole number from 1';
+  const page = 'page must be a whole number from 1 to 999999999';
   const perPage = 'per_page must be a whole number from 1 to 100';
   const cases = [
     ['?page=0', page],

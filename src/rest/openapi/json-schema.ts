@@ -29,12 +29,19 @@ export function closed(body: TSchema): object {
   return { ...(plain(body) as object), additionalProperties: false };
 }
 
+/** Says what a parameter is for; the description of its schema is the form that its value must have. */
+export function withPurpose<Schema extends TSchema>(schema: Schema, purpose: string): Schema {
+  return { ...schema, purpose };
+}
+
 /** The parameters of a path or a query. */
 export function parametersIn(place: 'path' | 'query', schema: TObject | undefined): object[] {
   const required = new Set<string>(schema?.required);
-  return Object.entries(schema?.properties ?? {}).map(([name, field]) => ({
-    ...{ name, in: place, required: required.has(name), schema: plain(field) },
-  }));
+  return Object.entries(schema?.properties ?? {}).map(([name, field]) => {
+    const { purpose: description, ...form } = plain(field) as { readonly purpose?: string };
+    const words = description === undefined ? {} : { description };
+    return { name, in: place, ...words, required: required.has(name), schema: form };
+  });
 }
 
 /** The envelope around a page of records. */

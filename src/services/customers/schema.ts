@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { line } from '../../rest/line.js';
+import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import { id, moment, textOrNull, uuid } from '../fields.js';
 import { upTo } from '../list-query.js';
@@ -39,7 +40,9 @@ export const customerChangesBody = Type.Object(
 /** The query of the list of customers. */
 export const customersQuery = Type.Object({
   ...pagingQuery.properties,
-  search: Type.Optional(line(100)),
+  search: Type.Optional(
+    withPurpose(line(100), 'A part of the name, the email address or the phone number, in whatever case'),
+  ),
   up_to: Type.Optional(upTo(uuid)),
 });
 

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import { line } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
 import { amount, currency, digits, id, moment, textOrNull, uuid } from '../fields.js';
-import { createdQuery, upTo } from '../list-query.js';
+import { createdQuery, ofWallet, upTo } from '../list-query.js';
 
 /** The body of `POST /dev/payouts`: to a bank account, from a wallet that is named. */
 export const bankPayoutBody = Type.Object({
@@ -39,7 +39,7 @@ const status = Type.Enum([...statuses], { type: 'string', description: `one of $
 export const payoutsQuery = Type.Object({
   ...pagingQuery.properties,
   status: Type.Optional(status),
-  walletId: Type.Optional(uuid),
+  walletId: Type.Optional(ofWallet),
   ...createdQuery,
   up_to: Type.Optional(upTo(uuid)),
 });

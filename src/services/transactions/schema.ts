@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { pagingQuery } from '../../rest/paging.js';
-import { amount, currency, id, moment, uuid } from '../fields.js';
-import { createdQuery, upTo } from '../list-query.js';
+import { amount, currency, id, moment } from '../fields.js';
+import { createdQuery, ofWallet, upTo } from '../list-query.js';
 
 const types = ['credit', 'debit'] as const;
 const statuses = ['pending', 'successful', 'reversed'] as const;
@@ -27,7 +27,7 @@ export const transactionsQuery = Type.Object({
   ...pagingQuery.properties,
   type: Type.Optional(type),
   status: Type.Optional(status),
-  walletId: Type.Optional(uuid),
+  walletId: Type.Optional(ofWallet),
   ...createdQuery,
   up_to: Type.Optional(upTo(number)),
 });

@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import { currency, id, moment, uuid } from '../fields.js';
 import { upTo } from '../list-query.js';
@@ -6,7 +7,7 @@ import { upTo } from '../list-query.js';
 /** The query of the list of wallets. */
 export const walletsQuery = Type.Object({
   ...pagingQuery.properties,
-  currency: Type.Optional(currency),
+  currency: Type.Optional(withPurpose(currency, 'Only wallets in this currency')),
   up_to: Type.Optional(upTo(uuid)),
 });
 
