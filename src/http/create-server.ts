@@ -8,6 +8,7 @@ import type { ConnectionOrigin } from './connection-facts.js';
 import { ConnectionsPerAddress } from './connections-per-address.js';
 import type { Connections } from './connections.js';
 import { createHttp2Server } from './http2/http2-server.js';
+import { servedMethod } from './known-method.js';
 import { readProxyHeader } from './proxy-protocol/read-header.js';
 import { speaksRtsp } from './speaks-rtsp.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
@@ -119,6 +120,11 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
 }
 
 function createHttpServer(handler: http.RequestListener, limits: ConnectionLimits): http.Server {
+  const serve: http.RequestListener = (request, response) => {
+    if (speaksRtsp(request)) request.httpVersion = 'RTSP'; // refused as a version in protocol.ts
+    request.method = servedMethod(request.method);
+    handler(request, response);
+  };
   const server = http.createServer(
     {
       // Only protocol.ts can tell a long target from large headers, so it has to see both.
@@ -129,16 +135,13 @@ function createHttpServer(handler: http.RequestListener, limits: ConnectionLimit
       connectionsCheckingInterval: 1000, // Node's default of 30 s would let a slow client have four times its time
       requireHostHeader: false, // checked in protocol.ts: Node's own refusal is not in the envelope
     },
-    (request, response) => {
-      if (speaksRtsp(request)) request.httpVersion = 'RTSP'; // refused as a version in protocol.ts
-      handler(request, response);
-    },
+    serve,
   );
   server.maxHeadersCount = 0; // header bytes are limited; a limit of their number would drop a proxy's X-Forwarded-For
   server.maxConnections = limits.connections;
   // The default would ask for the body before anybody has looked at the key.
-  server.on('checkContinue', handler);
-  server.on('checkExpectation', handler);
+  server.on('checkContinue', serve);
+  server.on('checkExpectation', serve);
   // Without a listener Node would close the connection without an answer.
   server.on('connect', (request) => {
     serveConnect(request, handler);

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
+import { isKnownMethod } from './known-method.js';
 
 /** Node's parser, as far as it is asked for the packet that it is in. */
 interface PacketSource {
@@ -7,11 +8,14 @@ interface PacketSource {
 }
 
 /**
- * Says whether a request that just arrived names RTSP as its protocol. Node's parser takes `GET / RTSP/1.0` for HTTP/1.0
- * and keeps only the number. Asked of 1.0 alone, which is what every client of RTSP says, because it copies the packet.
+ * Says whether a request that just arrived names another protocol than HTTP. Node's parser takes `GET / RTSP/1.0` and
+ * `SOURCE / ICE/1.0` for HTTP/1.0 and keeps only the number. Methods that RTSP alone has tell it by themselves; of the
+ * others 1.0 alone is looked at, which is what every client of them says, because that copies the packet.
  */
 export function speaksRtsp({ method = '', url = '', httpVersion, socket }: IncomingMessage): boolean {
+  if (!isKnownMethod(method)) return true;
   if (httpVersion !== '1.0') return false;
   const { parser } = socket as Socket & { readonly parser?: PacketSource | null };
-  return parser?.getCurrentBuffer?.().includes(`${method} ${url} RTSP/`, 0, 'latin1') === true;
+  const packet = parser?.getCurrentBuffer?.();
+  return ['RTSP', 'ICE'].some((name) => packet?.includes(`${method} ${url} ${name}/`, 0, 'latin1') === true);
 }

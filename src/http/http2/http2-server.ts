@@ -1,9 +1,10 @@
-import http from 'node:http';
+import type http from 'node:http';
 import http2 from 'node:http2';
 import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { noteRequest } from '../connection-facts.js';
 import type { ConnectionFacts } from '../connection-facts.js';
+import { servedMethod } from '../known-method.js';
 import { fieldOverheadBytes } from './require-http2-limits.js';
 import { boundSession, maxConcurrentStreams } from './session-bounds.js';
 import type { SessionTimeouts } from './session-bounds.js';
@@ -13,9 +14,6 @@ const mostInvalidFrames = 100;
 
 /** How long a request with an unread body lingers after its answer, in milliseconds. */
 const lingerMilliseconds = 2_000;
-
-/** In place of a method that nobody knows. */
-const unproxiedMethod = 'TRACE';
 
 /** What an HTTP/2 server is made of. */
 export interface Http2Options {
@@ -53,8 +51,8 @@ export function createHttp2Server({ handler, maxHeaderBytes, timeouts, onSession
     noteRequest(request, facts);
     // CONNECT has no path; its target is the authority, as in HTTP/1.1.
     if (request.headers[':path'] === undefined) request.url = request.authority;
-    // Fastify would answer it itself, outside of every hook. What was sent stays in the raw headers, and is refused there.
-    if (!http.METHODS.includes(request.method)) Object.assign(request, { method: unproxiedMethod });
+    // What was sent stays in the raw headers, and is refused there.
+    Object.assign(request, { method: servedMethod(request.method) });
     // Node would reset it with NO_ERROR, and half an answer would pass for a whole one.
     response.destroy = () => {
       stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
