@@ -6,7 +6,7 @@ import { http2RequestOf } from './http2-message.js';
 export const fieldOverheadBytes = 32;
 
 /** The size of a field list as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it. */
-function headerListBytes(fields: readonly string[]): number {
+export function headerListBytes(fields: readonly string[]): number {
   let bytes = (fields.length / 2) * fieldOverheadBytes;
   for (const text of fields) bytes += text.length; // one byte a character, as Node reads them
   return bytes;

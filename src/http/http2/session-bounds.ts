@@ -2,6 +2,7 @@ import { constants } from 'node:http2';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { closeBrokenSession } from './close-broken-session.js';
+import { boundSilentFrames } from './silent-frames.js';
 
 /** How long a session may live without a request, in milliseconds. */
 export interface SessionTimeouts {
@@ -21,7 +22,7 @@ const perSecond = 20;
 /**
  * Bounds what a client may do on an HTTP/2 connection besides asking and reading answers: requests that it takes back
  * (rapid reset, CVE-2023-44487), PING and SETTINGS frames, each of which has to be answered (CVE-2019-9512, CVE-2019-9515),
- * and staying without asking. Above that the connection is closed with ENHANCE_YOUR_CALM. nghttp2 bounds the rest:
+ * frames that ask for nothing, and staying without asking. Above that the connection is closed with ENHANCE_YOUR_CALM. nghttp2 bounds the rest:
  * CONTINUATION frames (CVE-2024-27983), answers that pile up, frames that are malformed.
  * @param onFlood told once of a session that was closed for it
  */
@@ -33,13 +34,16 @@ export function boundSession(
 ): void {
   let tokens = burst;
   let countedAt = performance.now();
+  const flood = (): void => {
+    if (session.destroyed) return;
+    onFlood();
+    session.destroy(new Error('the client wastes too much'), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  };
   const waste = (): void => {
     const now = performance.now();
     tokens = Math.min(burst, tokens + ((now - countedAt) / 1000) * perSecond) - 1;
     countedAt = now;
-    if (tokens >= 0 || session.destroyed) return;
-    onFlood();
-    session.destroy(new Error('the client wastes too much'), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    if (tokens < 0) flood();
   };
   session.on('ping', waste).on('remoteSettings', waste);
 
@@ -69,5 +73,6 @@ export function boundSession(
     clearTimeout(quiet);
   });
   startQuiet(timeouts.first);
+  boundSilentFrames(session, socket, flood);
   closeBrokenSession(session, socket, () => streams > 0);
 }
