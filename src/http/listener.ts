@@ -84,6 +84,11 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
     if (connections.answersAreLast || exchange.headers.upgrade.length > 0) exchange.response.shouldKeepAlive = false;
     closeOverUnreadBody(exchange);
+    if (exchange.ownBodyBytes === null) return;
+    // By the next turn it is out, unless the caller takes nothing.
+    setImmediate(() => {
+      if (!exchange.over) limitAnswer(exchange, timeouts);
+    });
   };
 
   app.addHook('onRequest', (request, reply, done) => {

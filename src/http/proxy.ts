@@ -167,9 +167,12 @@ export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMillis
   const { response } = exchange;
   const http2 = http2ResponseOf(response);
   if (http2 === null) {
+    const { socket } = response;
     response.setTimeout(stallMilliseconds, () => {
       if (waitsForCaller(exchange)) response.destroy();
     });
+    // It is the socket's: the request behind this one may wait longer for its upstream. Before Node sets that of idleness.
+    response.prependOnceListener('finish', () => socket?.setTimeout(0));
   } else {
     whenStalled(
       http2,

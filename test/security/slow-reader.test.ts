@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import type { Socket } from 'node:net';
 import t from 'tap';
 import { ask, connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
 
@@ -51,3 +52,62 @@ t.test(
     t.ok(gateway.lines.every((line) => (line.event as { code: string }).code === 'accepted'));
   },
 );
+
+// The answers of the gateway itself had no such limit on HTTP/1.1: a caller who asked without a key and read nothing kept
+// its connection for as long as it liked.
+t.test('a caller who does not read its refusals is cut off', async (t) => {
+  const upstream = await startUpstream(t);
+  const limits = { requestTimeoutSeconds: 1, headersTimeoutSeconds: 1 };
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { limits, trustedProxies: ['127.0.0.1'] },
+  });
+  upstream.respond = (_request, response) => response.end(Buffer.alloc(15_000, 0x61));
+  const get = 'GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\nx-forwarded-proto: https\r\n';
+  /** Asks one after the other, and reads nothing, until an answer is not taken; for so many answers and then refusals. */
+  const askWithoutReading = async (answers: number): Promise<{ asked: number; socket: Socket }> => {
+    const socket = connect(gateway.http, null);
+    socket.on('error', () => undefined).pause();
+    await once(socket, 'connect');
+    gateway.lines.length = 0;
+    let asked = 0;
+    do {
+      socket.write(asked < answers ? `${get}x-api-key: ${liveKey}\r\n\r\n` : `${get}\r\n`);
+      asked += 1;
+    } while (await linesWithin(asked, 400));
+    return { asked, socket };
+  };
+  const linesWithin = async (count: number, milliseconds: number): Promise<boolean> => {
+    const end = Date.now() + milliseconds;
+    while (gateway.lines.length < count && Date.now() < end) await new Promise((resolve) => setImmediate(resolve));
+    return gateway.lines.length >= count;
+  };
+  // How many large answers the kernel takes; the rest of its room is for refusals.
+  const first = await askWithoutReading(Infinity);
+  first.socket.destroy();
+  await linesWithin(first.asked, 2_000);
+  const { asked, socket } = await askWithoutReading(first.asked - 3);
+  t.ok(await linesWithin(asked, 4_000), `the last of ${asked} answers is over`);
+  t.match(gateway.lines.at(-1), { event: { code: 'key_required' } });
+  socket.resume();
+  await once(socket, 'close');
+});
+
+t.test('the time that an answer may stall is not that of the request behind it', async (t) => {
+  const upstream = await startUpstream(t);
+  const limits = { requestTimeoutSeconds: 1, headersTimeoutSeconds: 1 };
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { limits } });
+  upstream.respond = (_request, response) => {
+    if (upstream.seen.length === 1) response.end(Buffer.alloc(10_000_000, 0x61));
+    else setTimeout(() => response.end('{}'), 2_500);
+  };
+  const socket = connect(gateway.https, gateway.ca);
+  let end = '';
+  const headers = [['x-api-key', liveKey]] as const;
+  socket.write(requestBytes({ headers }).replace('Connection: close\r\n', '') + requestBytes({ headers }));
+  await once(socket, 'readable');
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  socket.on('data', (chunk: Buffer) => (end = (end + chunk.toString('latin1')).slice(-1_000))).resume();
+  await once(socket, 'close');
+  t.match(end, /HTTP\/1\.1 200 OK\r\n[^]*\r\n\r\n\{\}$/);
+});
