@@ -3,6 +3,7 @@ import path from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
 import { run } from '../src/cli/run.js';
+import { loadConfig } from '../src/config/load.js';
 
 const documents = [
   'README.md',
@@ -117,13 +118,26 @@ t.test('the compose file mounts what its configuration names', (t) => {
   const compose = parse(readFileSync(path.join(folder, 'compose.yaml'), 'utf8'), { merge: true }) as {
     services: Record<
       string,
-      { command?: string[]; secrets?: string[]; volumes?: string[]; read_only?: boolean; image: string }
+      {
+        command?: string[];
+        secrets?: string[];
+        volumes?: string[];
+        read_only?: boolean;
+        healthcheck?: { disable?: boolean };
+        environment?: Record<string, string>;
+        image: string;
+      }
     >;
     secrets: Record<string, unknown>;
   };
   const config = readFileSync(path.join(folder, 'gateway.yaml'), 'utf8');
   const named = [...config.matchAll(/\/run\/secrets\/(\w+)/g)].map(([, name = '']) => name);
   t.same(new Set(named), new Set(Object.keys(compose.secrets)), 'each secret is named, and each name is one');
+  const { registry, services } = loadConfig({ text: config });
+  const healthOf: Record<string, string | undefined> = {
+    registry: `http://127.0.0.1:${registry.listen.port}/livez`,
+    services: `http://127.0.0.1:${services.listen.port}/livez`,
+  };
   const parts = Object.entries(compose.services).filter(([, { image }]) => image === 'merchant-gateway');
   t.same(
     parts.map(([name]) => name),
@@ -132,6 +146,8 @@ t.test('the compose file mounts what its configuration names', (t) => {
   for (const [name, part] of parts) {
     t.equal(part.command?.[0], name);
     t.equal(part.read_only, true);
+    t.not(part.healthcheck?.disable, true, `\`docker compose up --wait\` fails for ${name}`);
+    t.equal(part.environment?.HEALTH_URL, healthOf[name], 'it asks itself, not the gateway');
     for (const volume of part.volumes ?? []) {
       const [source = ''] = volume.split(':');
       if (source.startsWith('.')) t.doesNotThrow(() => readFileSync(path.join(folder, source)), source);
