@@ -68,6 +68,17 @@ t.test('the documents name package scripts that there are', (t) => {
   t.end();
 });
 
+t.test('no chart is installed with a value that the next upgrade would not be given', (t) => {
+  const commands = documents.flatMap((document) => readFileSync(document, 'utf8').match(/^helm .*$/gm) ?? []);
+  const given = commands.filter((line) => / (?:install|upgrade) /.test(line));
+  t.ok(given.length > 2, `${given.length} commands are looked at`);
+  for (const line of given) {
+    t.match(line, ' --values my-values.yaml');
+    t.notMatch(line, / --set/, line);
+  }
+  t.end();
+});
+
 t.test('what the documents write to is there: somebody pastes them from the top into a clean folder', (t) => {
   for (const document of ['README.md', 'docs/operations.md', 'helm/README.md']) {
     const made = new Set(['.']);
