@@ -48,6 +48,8 @@ export class Exchange {
   match: RouteMatch | null = null;
   /** Called before its answer is written. */
   beforeAnswer: (exchange: Exchange) => void = () => undefined;
+  /** Called when all of an answer that is given whole is with the connection. */
+  afterAnswer: (exchange: Exchange) => void = () => undefined;
   /** What every answer to this request bears, whoever gives it. */
   readonly answerHeaders: HeaderList = [];
   outcome: Outcome = 'accepted';

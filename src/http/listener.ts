@@ -14,7 +14,7 @@ import { limitUpload } from './http2/limit-upload.js';
 import { awaitTurn } from './pipeline.js';
 import { answerProtocolError } from './protocol-errors.js';
 import type { RefusedRequest } from './protocol-errors.js';
-import { limitAnswer, registerProxy } from './proxy.js';
+import { limitAnswer, registerProxy, waitsForCaller } from './proxy.js';
 import { sendError } from './replies.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
 import { closeOverUnreadBody } from './unread-body.js';
@@ -84,17 +84,16 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
     if (connections.answersAreLast || exchange.headers.upgrade.length > 0) exchange.response.shouldKeepAlive = false;
     closeOverUnreadBody(exchange);
-    if (exchange.ownBodyBytes === null) return;
-    // By the next turn it is out, unless the caller takes nothing.
-    setImmediate(() => {
-      if (!exchange.over) limitAnswer(exchange, timeouts);
-    });
+  };
+  const afterAnswer = (exchange: Exchange): void => {
+    if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
   };
 
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = new Exchange(request.raw, reply.raw, request.originalUrl, options.clock.now());
     request.exchange = exchange;
     exchange.beforeAnswer = beforeAnswer;
+    exchange.afterAnswer = afterAnswer;
     exchange.whenOver(() => {
       options.onExchange(exchange);
       connections.answerEnded();

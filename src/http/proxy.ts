@@ -49,7 +49,7 @@ export function registerProxy(
       };
       const passOn = (answer: UpstreamAnswer): void => {
         try {
-          if (Buffer.isBuffer(answer.body)) passOnWhole(reply, answer.body, answer, timeouts);
+          if (Buffer.isBuffer(answer.body)) passOnWhole(reply, answer.body, answer);
           else passOnAsItComes(reply, answer.body, answer, timeouts);
         } catch (error) {
           fail(error);
@@ -128,14 +128,12 @@ function passOnAsItComes(
 }
 
 /** Gives the caller an answer that has come whole. */
-function passOnWhole(reply: FastifyReply, body: Buffer, answer: UpstreamAnswer, timeouts: AnswerTimeouts): void {
+function passOnWhole(reply: FastifyReply, body: Buffer, answer: UpstreamAnswer): void {
   const { exchange } = reply.request;
   exchange.forwardedBodyBytes = body.length;
   const headers = framed(exchange, answer, body);
   try {
-    giveWhole(reply, answer.statusCode, headers, body, () => {
-      if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
-    });
+    giveWhole(reply, answer.statusCode, headers, body);
   } catch (error) {
     throw new GatewayError('upstream_failed', 'it answered with a header that is none', { cause: error });
   }
@@ -193,7 +191,7 @@ export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMillis
 }
 
 /** Whether there is something of the answer that the caller has not taken yet. */
-function waitsForCaller({ response }: Exchange): boolean {
+export function waitsForCaller({ response }: Exchange): boolean {
   return response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
 }
 

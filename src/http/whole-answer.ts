@@ -9,16 +9,9 @@ const joinedBytes = 16_384;
 /**
  * Gives the caller an answer that is here. Not by Fastify, which copies headers three times, and gives bytes without a
  * type one of its own.
- * @param onGiven told when all of it is with the connection
  * @throws TypeError for a header that is none; then nothing is given
  */
-export function giveWhole(
-  reply: FastifyReply,
-  status: number,
-  headers: HeaderList,
-  body: Buffer,
-  onGiven: () => void = () => undefined,
-): void {
+export function giveWhole(reply: FastifyReply, status: number, headers: HeaderList, body: Buffer): void {
   const { exchange } = reply.request;
   const { response } = exchange;
   exchange.beforeAnswer(exchange);
@@ -27,7 +20,7 @@ export function giveWhole(
   reply.hijack();
   if (body.length > joinedBytes || isHttp2) {
     response.end(body);
-    onGiven();
+    exchange.afterAnswer(exchange);
     return;
   }
   // One piece with the headers: latin1 takes every byte for a character and back. The end comes when that has gone out:
@@ -35,6 +28,6 @@ export function giveWhole(
   response.write(body.toString('latin1'), 'latin1');
   process.nextTick(() => {
     response.end();
-    onGiven();
+    exchange.afterAnswer(exchange);
   });
 }

@@ -29,7 +29,7 @@ export function accessOf(method: string): Access {
  * @throws InvalidPermission for the first entry that is of another form
  */
 export function compilePermissions(entries: readonly string[]): Permissions {
-  const granted = new Set<string>();
+  const granted: Readonly<Record<Access, Set<string>>> = { read: new Set(), write: new Set() };
   let everything = false;
   for (const entry of entries) {
     if (entry === '*') {
@@ -38,8 +38,8 @@ export function compilePermissions(entries: readonly string[]): Permissions {
     }
     const parts = permissionForm.exec(entry)?.groups;
     if (parts?.resource === undefined) throw new InvalidPermission(entry);
-    const accesses = parts.access === '*' ? ['read', 'write'] : [parts.access];
-    for (const access of accesses) granted.add(`${parts.resource}:${access ?? ''}`);
+    if (parts.access !== 'write') granted.read.add(parts.resource);
+    if (parts.access !== 'read') granted.write.add(parts.resource);
   }
-  return { allow: (resource, access) => everything || granted.has(`${resource}:${access}`) };
+  return { allow: (resource, access) => everything || granted[access].has(resource) };
 }

@@ -1,12 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
+import { decodeTime } from 'ulid';
 import { holdsKey, maskKeys } from '../../src/telemetry/mask-keys.js';
 import { cut, serialise } from '../../src/telemetry/serialise.js';
 import { createLogger } from '../../src/telemetry/logger.js';
 import { RepeatedLines } from '../../src/telemetry/repeated-lines.js';
 import { GatewayMetrics } from '../../src/telemetry/metrics.js';
 import type { TorExitFigures } from '../../src/telemetry/tor-exit-metrics.js';
+import { uniqueId } from '../../src/telemetry/unique-id.js';
 import { until } from './open-log.js';
 
 /** What a terminal or a log viewer would obey instead of show: controls, line ends, turns of direction. */
@@ -224,4 +226,16 @@ t.test('an error is told without what it holds besides, and no key is', (t) => {
   t.match(JSON.parse(line), { level: 'warn', err: { type: 'Error', code: 'ECODE', cause: { type: 'Error' } } });
   t.match(JSON.parse(line), { err: { message: 'said svc_live_…\n"and" more' }, problem: 'svc_test_…"' });
   t.end();
+});
+
+t.test('an id is a ULID: it tells its time, sorts by it, and comes once', async (t) => {
+  const before = Date.now();
+  const ids = Array.from({ length: 10_000 }, uniqueId);
+  t.ok(ids.every((id) => /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/.test(id)));
+  t.ok(ids.every((id) => decodeTime(id) >= before && decodeTime(id) <= Date.now()));
+  t.equal(new Set(ids).size, ids.length);
+  const characters = new Set(ids.map((id) => id.at(-1)));
+  t.equal(characters.size, 32, 'each character is drawn');
+  while (Date.now() === decodeTime(ids.at(-1) ?? '')) await new Promise((resolve) => setImmediate(resolve));
+  t.ok(uniqueId() > (ids.at(-1) ?? ''));
 });
