@@ -1,4 +1,5 @@
 import type { FastifyReply } from 'fastify';
+import { atEndOfTurn } from './end-of-turn.js';
 import { headersOf } from './header-list.js';
 import type { HeaderList } from './header-list.js';
 import { http2ResponseOf } from './http2/http2-message.js';
@@ -18,15 +19,18 @@ export function giveWhole(reply: FastifyReply, status: number, headers: HeaderLi
   const isHttp2 = http2ResponseOf(response) !== null;
   response.writeHead(status, isHttp2 ? headersOf(headers) : headers);
   reply.hijack();
-  if (body.length > joinedBytes || isHttp2) {
+  const { socket } = response;
+  if (body.length > joinedBytes || isHttp2 || socket === null) {
     response.end(body);
     exchange.afterAnswer(exchange);
     return;
   }
   // One piece with the headers: latin1 takes every byte for a character and back. The end comes when that has gone out:
   // Node would put an empty piece behind it, and two cost more than one.
+  socket.cork();
   response.write(body.toString('latin1'), 'latin1');
-  process.nextTick(() => {
+  atEndOfTurn(() => {
+    socket.uncork();
     response.end();
     exchange.afterAnswer(exchange);
   });

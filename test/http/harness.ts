@@ -263,7 +263,8 @@ export function exchangeBytes(
     socket.setEncoding('latin1');
     socket.on('data', (chunk: string) => {
       received += chunk;
-      if (until(received)) done();
+      // Two turns later the gateway, which is in this process, has heard that its answer is out.
+      if (until(received)) setImmediate(() => setImmediate(done));
     });
     socket.on('end', done);
     socket.on('close', done);
