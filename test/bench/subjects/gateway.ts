@@ -12,11 +12,15 @@ import type { Subject } from './subject.js';
 const { BENCH_PROFILE: profiles = '' } = process.env;
 const profiling = profiles === '' ? [] : ['--cpu-prof', '--cpu-prof-dir', path.resolve(profiles)];
 
+const product = ['dist/cli/main.js', 'gateway', '--config'];
+
 /** What a gateway is to be. */
 interface Kind {
   readonly name: string;
   readonly title: string;
   readonly log: boolean;
+  /** What runs it, in place of the product's own executable. */
+  readonly program?: readonly string[];
   /** How many keys it knows, where that is not left to the scenario. */
   readonly keys?: number;
   /** Keys and the list of Tor exits change while it is measured. */
@@ -24,7 +28,7 @@ interface Kind {
 }
 
 /** This gateway, with every check on. */
-export function gateway({ name, title, log, keys, changes = false }: Kind): Subject {
+export function gateway({ name, title, log, program = product, keys, changes = false }: Kind): Subject {
   return {
     ...{ name, title, ...(keys === undefined ? {} : { keys }) },
     missing: () => (withoutRedis === false ? null : 'redis-server is not installed'),
@@ -33,7 +37,6 @@ export function gateway({ name, title, log, keys, changes = false }: Kind): Subj
       const redis = await startRedis(place.t);
       await writeRecords(redis.client, place);
       const { configFile, logFile, torFile } = await writeConfig(place, directory, redis.url);
-      const program = log ? ['dist/cli/main.js', 'gateway', '--config'] : ['test/bench/subjects/gateway-log-off.mjs'];
       const { pid, found } = await startProgram(place.t, {
         ...{ command: process.execPath, args: [...profiling, ...program, configFile], isSubject: true },
         started: /(\{[^\n]+"the gateway takes requests"\})/,
