@@ -22,8 +22,8 @@ const perSecond = 20;
 /**
  * Bounds what a client may do on an HTTP/2 connection besides asking and reading answers: requests that it takes back
  * (rapid reset, CVE-2023-44487), PING and SETTINGS frames, each of which has to be answered (CVE-2019-9512, CVE-2019-9515),
- * frames that ask for nothing, and staying without asking. Above that the connection is closed with ENHANCE_YOUR_CALM. nghttp2 bounds the rest:
- * CONTINUATION frames (CVE-2024-27983), answers that pile up, frames that are malformed.
+ * frames that ask for nothing, and staying without asking. Above that the connection is closed with ENHANCE_YOUR_CALM.
+ * nghttp2 bounds the rest: CONTINUATION frames (CVE-2024-27983), answers that pile up, frames that are malformed.
  * @param onFlood told once of a session that was closed for it
  */
 export function boundSession(
