@@ -7,6 +7,7 @@ import type { GatewayErrorCode } from './errors.js';
 import { overlongPart } from './overlong-head.js';
 import type { HeadOverflow } from './overlong-head.js';
 import { newestExchange } from './pipeline.js';
+import type { Exchange } from './exchange.js';
 import { requestIdOf } from './request-id.js';
 import { endGently } from './unread-body.js';
 
@@ -63,10 +64,20 @@ export function answerProtocolError(error: ParserError, socket: Socket, asked: b
     detail: error.message,
     remoteAddress: connectionFactsOf(socket).remote?.text,
   };
-  if (exchange !== undefined && !exchange.over) exchange.response.shouldKeepAlive = false;
+  if (exchange !== undefined && !exchange.over) endBehindAnswer(exchange, socket);
   else if (socket.writable) writeRefusal(socket, refused);
   else return null;
   return refused;
+}
+
+/** An answer whose head is out already has promised to keep the connection, which ends behind it all the same. */
+function endBehindAnswer(exchange: Exchange, socket: Socket): void {
+  if (exchange.response.headersSent) {
+    exchange.whenOver(() => {
+      endGently(socket);
+    });
+  }
+  exchange.response.shouldKeepAlive = false;
 }
 
 /** Null while it cannot be told yet. */

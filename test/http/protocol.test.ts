@@ -279,6 +279,16 @@ t.test('garbage behind a pipelined request never takes the place of its answer',
   t.match(received, /made$/);
 });
 
+t.test('garbage behind a request ends its connection also where the answer has begun', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const refused = requestBytes({ headers: [] }).replace('Connection: close\r\n', '');
+  // Resolves when the gateway has ended it.
+  const received = await exchangeBytes(connect(gateway.https, gateway.ca), `${refused}GARBAGE\r\n\r\n`);
+  t.same(statuses(received), [401]);
+  t.match(received, /\}$/, 'whose answer is whole');
+});
+
 t.test('a broken chunk fails its own request, with one answer', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
