@@ -1,6 +1,4 @@
-import Type from 'typebox';
-import type { Static } from 'typebox';
-import { Compile } from 'typebox/compile';
+import Type, { Compile, type Static } from '../typebox/typebox.js';
 
 const text = Type.Optional(Type.String());
 

@@ -1,7 +1,5 @@
-import Type from 'typebox';
-import type { Static } from 'typebox';
-import { Compile } from 'typebox/compile';
 import { sealLength } from '../telemetry/chain.js';
+import Type, { Compile, type Static } from '../typebox/typebox.js';
 
 const hash = Type.String({ pattern: '^[0-9a-f]{64}$' });
 const count = Type.Integer({ minimum: 0 });

@@ -1,4 +1,4 @@
-import { Check } from 'typebox/value';
+import { Check } from '../typebox/typebox.js';
 import { ConfigError } from './config-error.js';
 import type { Problem } from './config-error.js';
 import { checkedText, readConfigFile } from './config-file.js';

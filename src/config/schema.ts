@@ -1,5 +1,4 @@
-import Type from 'typebox';
-import type { Static } from 'typebox';
+import Type, { type Static } from '../typebox/typebox.js';
 import { rateLimit, throttle } from './schema/abuse.js';
 import { geoip, keys, keyStore, torExits } from './schema/decision.js';
 import { limits, listen } from './schema/edge.js';

@@ -1,5 +1,4 @@
-import type { TSchema } from 'typebox';
-import { Check } from 'typebox/value';
+import { Check, type TSchema } from '../typebox/typebox.js';
 import { closestName } from './closest-name.js';
 import { pathText } from './config-error.js';
 import type { OptionPath, Problem } from './config-error.js';

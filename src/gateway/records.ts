@@ -1,10 +1,8 @@
-import Type from 'typebox';
-import type { Static, TSchema } from 'typebox';
-import { Compile } from 'typebox/compile';
 import type { Credential } from '../policy/facts.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import { compileOriginPatterns } from '../policy/origins.js';
 import { compilePermissions } from '../policy/permissions.js';
+import Type, { Compile, type Static, type TSchema } from '../typebox/typebox.js';
 
 /** The most entries that a list in a record may have; a longer one is refused, not cut. */
 export const maxListEntries = 10_000;

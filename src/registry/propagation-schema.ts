@@ -1,4 +1,4 @@
-import Type, { type TObject, type TProperties } from 'typebox';
+import Type, { type TObject, type TProperties } from '../typebox/typebox.js';
 
 const moment = Type.String({ format: 'date-time' });
 

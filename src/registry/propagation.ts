@@ -1,5 +1,5 @@
-import type { Static } from 'typebox';
 import type { Environment } from '../policy/key-format.js';
+import type { Static } from '../typebox/typebox.js';
 import type { Clock, LiveGateway, RecordsStore, Timers } from './ports.js';
 import type { propagationSchema } from './propagation-schema.js';
 

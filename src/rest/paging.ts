@@ -1,4 +1,4 @@
-import Type, { type Static } from 'typebox';
+import Type, { type Static } from '../typebox/typebox.js';
 import { withPurpose } from './openapi/json-schema.js';
 
 const largestPerPage = 100;

@@ -5,7 +5,7 @@ import Fastify, {
   type RawRequestDefaultExpression,
   type RawServerDefault,
 } from 'fastify';
-import Type from 'typebox';
+import Type from '../typebox/typebox.js';
 import { answerError, answerErrors, type Logger } from './answer-errors.js';
 import { acceptJsonBodies } from './json-body.js';
 import { ParserErrors } from './parser-errors.js';

@@ -1,6 +1,5 @@
 import type { FastifySchema, FastifySchemaCompiler, FastifyTypeProvider } from 'fastify';
-import type { Static, TObject, TSchema } from 'typebox';
-import { Compile } from 'typebox/compile';
+import { Compile, type Static, type TObject, type TSchema } from '../typebox/typebox.js';
 import type { Problem } from './envelope.js';
 import { Refusal } from './refusal.js';
 

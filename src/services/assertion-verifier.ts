@@ -1,9 +1,8 @@
 import { errors, jwtVerify } from 'jose';
 import type { JWTPayload, JWTVerifyGetKey } from 'jose';
-import Type from 'typebox';
-import { Compile } from 'typebox/compile';
 import { OperatorError } from '../config/operator-error.js';
 import { Refusal } from '../rest/refusal.js';
+import Type, { Compile } from '../typebox/typebox.js';
 import type { Tenant } from './identity.js';
 
 /** Says who calls, by the gateway's signature alone. */

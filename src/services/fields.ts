@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type from '../typebox/typebox.js';
 
 // The description of a field is also what a caller is told to send: "amount must be " and the description.
 

@@ -1,8 +1,8 @@
-import Type, { type Static, type TSchema } from 'typebox';
 import type { Problem } from '../rest/envelope.js';
 import { momentIn } from '../rest/moment.js';
 import { withPurpose } from '../rest/openapi/json-schema.js';
 import { Refusal } from '../rest/refusal.js';
+import Type, { type Static, type TSchema } from '../typebox/typebox.js';
 import { uuid } from './fields.js';
 
 const millisecondsOfDay = 86_400_000;

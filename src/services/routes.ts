@@ -1,6 +1,6 @@
-import type { Static } from 'typebox';
 import { Refusal } from '../rest/refusal.js';
 import type { idParams, RestApp } from '../rest/rest-app.js';
+import type { Static } from '../typebox/typebox.js';
 import type { BankOptions } from './payouts/simulated-bank.js';
 import { uuidForm } from './fields.js';
 import type { ServicesDatabase } from './services-database.js';

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Check } from 'typebox/value';
 import { closestName } from '../../src/config/closest-name.js';
 import { configSchema } from '../../src/config/schema.js';
 import { nonNull } from '../../src/config/schema/option.js';
 import type { Option } from '../../src/config/schema/option.js';
 import { validate } from '../../src/config/validate.js';
+import { Check } from '../../src/typebox/typebox.js';
 import { problemsOf } from './problems-of.js';
 
 /** Every option of the schema with its path, entries of lists and of named groups under `*`. */

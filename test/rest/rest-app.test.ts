@@ -1,8 +1,8 @@
 import t from 'tap';
-import Type from 'typebox';
 import { OperatorError } from '../../src/config/operator-error.js';
 import { Refusal } from '../../src/rest/refusal.js';
 import { createRestApp } from '../../src/rest/rest-app.js';
+import Type from '../../src/typebox/typebox.js';
 
 t.test('what an operator can mend is a 503, what nobody foresaw a 500, and neither tells the caller why', async (t) => {
   const logged: string[] = [];

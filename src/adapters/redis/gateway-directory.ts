@@ -1,6 +1,5 @@
-import Type from 'typebox';
-import { Compile } from 'typebox/compile';
 import type { LiveGateway } from '../../registry/ports.js';
+import Type, { Compile } from '../../typebox/typebox.js';
 
 /** No registry ever counts so far; a higher revision is a damaged record, and the registry would take it for its own. */
 const highestRevision = 2 ** 50;

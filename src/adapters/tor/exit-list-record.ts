@@ -1,6 +1,4 @@
-import Type from 'typebox';
-import type { Static } from 'typebox';
-import { Compile } from 'typebox/compile';
+import Type, { Compile, type Static } from '../../typebox/typebox.js';
 import { maxExits } from './admitted-exits.js';
 
 const moment = Type.String({ pattern: '^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}\\.\\d{3}Z$' });

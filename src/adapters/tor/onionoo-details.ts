@@ -1,7 +1,6 @@
-import Type from 'typebox';
-import { Compile } from 'typebox/compile';
 import { parseIpAddress } from '../../policy/ip-address.js';
 import type { IpAddress } from '../../policy/ip-address.js';
+import Type, { Compile } from '../../typebox/typebox.js';
 import { ExitListRefused } from './exit-list-refused.js';
 
 /** The part of Onionoo's details that matters; all else in it is ignored. */

@@ -1,5 +1,4 @@
-import Type, { type Static } from 'typebox';
-import { Check } from 'typebox/value';
+import Type, { Check, type Static } from '../../typebox/typebox.js';
 
 const problem = Type.Object({ message: Type.String() });
 

@@ -1,6 +1,5 @@
-import type { Static, TSchema } from 'typebox';
-import { Check } from 'typebox/value';
 import { OperatorError } from '../../config/operator-error.js';
+import { Check, type Static, type TSchema } from '../../typebox/typebox.js';
 import { jsonIn, successIn, type AdminAnswer } from './admin-answer.js';
 import { limitedText } from './limited-text.js';
 import { notARegistry, refused } from './refused.js';

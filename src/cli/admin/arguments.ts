@@ -1,7 +1,7 @@
 import { InvalidArgumentError, type Command } from 'commander';
-import type { Static } from 'typebox';
 import { keyPrefixes } from '../../policy/key-format.js';
 import { identifierForm } from '../../registry/fields.js';
+import type { Static } from '../../typebox/typebox.js';
 import { WrongUsage } from './access.js';
 import type { pageSchema } from './admin-answer.js';
 

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
-import Type, { type Static } from 'typebox';
 import { eventSchema } from '../../registry/events/schema.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import type { CommandIo } from '../command-io.js';
 import type { Environment } from './access.js';
 import { administer } from './admin-call.js';

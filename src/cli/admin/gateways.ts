@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import Type from 'typebox';
+import Type from '../../typebox/typebox.js';
 import type { CommandIo } from '../command-io.js';
 import type { Environment } from './access.js';
 import { administer } from './admin-call.js';

@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander';
-import Type, { type Static } from 'typebox';
 import { OperatorError } from '../../config/operator-error.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import type { AdminAnswer } from './admin-answer.js';
 import { administer, type AdminEdge } from './admin-call.js';
 import { idIn } from './arguments.js';

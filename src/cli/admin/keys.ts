@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander';
-import Type from 'typebox';
 import { apiKeySchema, resetKeySchema, shownKeySchema, type ApiKey } from '../../registry/keys/schema.js';
 import { propagationSchema } from '../../registry/propagation-schema.js';
+import Type from '../../typebox/typebox.js';
 import type { CommandIo } from '../command-io.js';
 import type { Environment } from './access.js';
 import { administer } from './admin-call.js';

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
-import Type from 'typebox';
 import { merchantSchema, type Merchant } from '../../registry/merchants/schema.js';
 import { propagationSchema } from '../../registry/propagation-schema.js';
+import Type from '../../typebox/typebox.js';
 import type { CommandIo } from '../command-io.js';
 import type { Environment } from './access.js';
 import { administer } from './admin-call.js';

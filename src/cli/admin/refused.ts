@@ -1,5 +1,5 @@
-import { Check } from 'typebox/value';
 import { OperatorError } from '../../config/operator-error.js';
+import { Check } from '../../typebox/typebox.js';
 import { failureSchema } from './admin-answer.js';
 import { printable } from './printable.js';
 

@@ -3,7 +3,6 @@ import { access, constants, mkdir, mkdtemp, readFile, rm, writeFile } from 'node
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { OperatorError } from '../../config/operator-error.js';
-import { createSelfSigned } from './self-signed.js';
 
 const renewBeforeMilliseconds = 86_400_000;
 
@@ -59,6 +58,7 @@ export class DataDirectory {
   /** Makes the certificate, or a new one where the old one has ended or soon will. */
   async ensureCertificate(now: Date): Promise<void> {
     if (await this.#hasCertificate(now)) return;
+    const { createSelfSigned } = await import('./self-signed.js'); // heavy, and nothing else needs it
     const { cert, key } = await createSelfSigned(now);
     await this.#write(this.keyFile, key, { mode: 0o600 });
     await this.#write(this.certFile, cert, {});

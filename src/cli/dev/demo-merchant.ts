@@ -1,6 +1,6 @@
-import Type from 'typebox';
 import { OperatorError } from '../../config/operator-error.js';
 import type { Environment } from '../../policy/key-format.js';
+import Type from '../../typebox/typebox.js';
 import type { AdminClient } from '../admin/admin-client.js';
 
 /** The demo merchant, and its key, where it was made just now. */

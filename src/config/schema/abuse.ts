@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type from '../../typebox/typebox.js';
 import { nullable, section } from './option.js';
 
 /** What becomes of an address that sends many bad keys. */

@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type from '../../typebox/typebox.js';
 import { line, nullable, optionalFile, section } from './option.js';
 
 const server = (example: string) =>

@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type from '../../typebox/typebox.js';
 import { address, nullable, optionalFile, requiredFile, section } from './option.js';
 
 const certificate = section(

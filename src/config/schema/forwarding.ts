@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type from '../../typebox/typebox.js';
 import { optionalFile, section } from './option.js';
 
 const name = { pattern: '^[a-z][a-z0-9-]{0,63}$', expects: 'a name of small letters, digits and hyphens' };

@@ -1,5 +1,12 @@
-import Type from 'typebox';
-import type { TObject, TProperties, TSchema, TSchemaOptions, TUnion, TNull, TString } from 'typebox';
+import Type, {
+  type TNull,
+  type TObject,
+  type TProperties,
+  type TSchema,
+  type TSchemaOptions,
+  type TString,
+  type TUnion,
+} from '../../typebox/typebox.js';
 
 /** An option's schema as the loader and the documentation walk over it: JSON Schema and a keyword of our own. */
 export interface Option {

@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type from '../../typebox/typebox.js';
 import { address, line, nullable, optionalFile, section } from './option.js';
 import type { OptionKeywords } from './option.js';
 

@@ -1,6 +1,6 @@
-import Type, { type Static } from 'typebox';
 import { pagingQuery } from '../../rest/paging.js';
 import { momentForm } from '../../rest/moment.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { identifierForm } from '../fields.js';
 
 const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);

@@ -1,4 +1,4 @@
-import Type, { type Static } from 'typebox';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { identifierForm } from '../fields.js';
 import { keyEntrySchema, merchantEntrySchema } from '../imports/schema.js';
 

@@ -1,7 +1,7 @@
-import Type from 'typebox';
 import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
+import Type from '../../typebox/typebox.js';
 import type { RecordsStore } from '../ports.js';
 import type { Routes } from '../routes.js';
 

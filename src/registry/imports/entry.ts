@@ -1,8 +1,8 @@
-import type { Static } from 'typebox';
 import type { Problem } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { fieldProblems } from '../../rest/validation.js';
 import { momentIn } from '../../rest/moment.js';
+import type { Static } from '../../typebox/typebox.js';
 import { permissionProblem } from '../keys/permission-problem.js';
 import { acceptAllowlists } from '../merchants/allowlists.js';
 import { holdsApiKey, holdsApiKeyMessage } from './holds-api-key.js';

@@ -1,4 +1,4 @@
-import Type, { type Static } from 'typebox';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { identifierForm } from '../fields.js';
 import { keyFields } from '../keys/schema.js';
 import { merchantFields } from '../merchants/schema.js';

@@ -1,5 +1,5 @@
-import Type, { type Static } from 'typebox';
 import { momentForm } from '../../rest/moment.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { keylessLine } from '../fields.js';
 
 const mostPermissions = 100;

@@ -1,6 +1,6 @@
-import Type, { type Static } from 'typebox';
 import { line } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { keylessLine } from '../fields.js';
 import { confirmations } from './allowlists.js';
 

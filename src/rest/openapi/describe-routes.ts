@@ -1,5 +1,5 @@
 import type { RouteOptions } from 'fastify';
-import Type, { type TObject, type TSchema } from 'typebox';
+import Type, { type TObject, type TSchema } from '../../typebox/typebox.js';
 import type { RestApp } from '../rest-app.js';
 import { byName, closed, failureSchema, namedSchemas, pageSchema, parametersIn, recordSchema } from './json-schema.js';
 import type { Operation } from './operation.js';

@@ -1,4 +1,4 @@
-import Type, { type TObject, type TSchema } from 'typebox';
+import Type, { type TObject, type TSchema } from '../../typebox/typebox.js';
 
 /** A schema as JSON, in which records that have a title stand under it in the components. */
 export function byName(schema: unknown): unknown {

@@ -1,4 +1,4 @@
-import type { TSchema } from 'typebox';
+import type { TSchema } from '../../typebox/typebox.js';
 
 /** What a route says of itself in the API's description, besides the schemas by which its requests are checked. */
 export interface Operation {

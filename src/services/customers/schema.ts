@@ -1,7 +1,7 @@
-import Type, { type Static } from 'typebox';
 import { line } from '../../rest/line.js';
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { id, moment, textOrNull, uuid } from '../fields.js';
 import { upTo } from '../list-query.js';
 

@@ -1,6 +1,6 @@
-import Type, { type Static } from 'typebox';
 import { line } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { amount, currency, digits, id, moment, textOrNull, uuid } from '../fields.js';
 import { createdQuery, ofWallet, upTo } from '../list-query.js';
 

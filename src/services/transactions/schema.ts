@@ -1,5 +1,5 @@
-import Type, { type Static } from 'typebox';
 import { pagingQuery } from '../../rest/paging.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { amount, currency, id, moment } from '../fields.js';
 import { createdQuery, ofWallet, upTo } from '../list-query.js';
 

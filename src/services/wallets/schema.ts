@@ -1,6 +1,6 @@
-import Type, { type Static } from 'typebox';
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { currency, id, moment, uuid } from '../fields.js';
 import { upTo } from '../list-query.js';
 

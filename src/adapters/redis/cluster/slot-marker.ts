@@ -1,5 +1,4 @@
-import Type from 'typebox';
-import { Compile } from 'typebox/compile';
+import Type, { Compile } from '../../../typebox/typebox.js';
 
 /** What a slot says of itself: whose records it holds, and that no change up to a revision is missing in it. */
 export interface SlotMarker {
