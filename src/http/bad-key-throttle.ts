@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { follow } from '../gateway/eventual.js';
+import { growingTo } from '../gateway/growing-to.js';
 import type { KeyStore } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import { GatewayError } from './errors.js';
@@ -54,13 +55,13 @@ export class BadKeyThrottle {
   readonly #limits: ThrottleLimits;
   readonly #now: () => number;
   readonly #sources: LRUCache<string, Source>;
-  readonly #known = new LRUCache<string, true>({ max: maxKnownKeys });
+  readonly #known = new LRUCache<string, true>(growingTo(maxKnownKeys));
 
   /** @param now milliseconds by a clock that nobody sets */
   constructor(limits: ThrottleLimits, now: () => number = () => performance.now()) {
     this.#limits = limits;
     this.#now = now;
-    this.#sources = new LRUCache({ max: limits.maxSources });
+    this.#sources = new LRUCache(growingTo(limits.maxSources));
   }
 
   /** How many sources are throttled now. */

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { growingTo } from '../gateway/growing-to.js';
 import { GatewayError } from './errors.js';
 import { TokenBucket } from './token-bucket.js';
 
@@ -19,7 +20,7 @@ const maxMerchants = 100_000;
 export class MerchantRate {
   readonly #limits: MerchantRateLimits;
   readonly #now: () => number;
-  readonly #buckets = new LRUCache<string, TokenBucket>({ max: maxMerchants });
+  readonly #buckets = new LRUCache<string, TokenBucket>(growingTo(maxMerchants));
 
   /** @param now milliseconds by a clock that nobody sets */
   constructor(limits: MerchantRateLimits, now: () => number = () => performance.now()) {

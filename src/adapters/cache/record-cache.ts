@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Eventual } from '../../gateway/eventual.js';
+import { growingTo } from '../../gateway/growing-to.js';
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import type { CacheFigures, RecordRead } from '../../gateway/ports.js';
 
@@ -59,13 +60,13 @@ export class RecordCache<Compiled extends object> {
     this.#hearing = hearing;
     this.#read = read;
     this.#known = new LRUCache({
-      max: limits.maxEntries,
+      ...growingTo(limits.maxEntries),
       dispose: (_held, _name, reason) => {
         if (reason === 'evict') this.#knownEvictions += 1;
       },
     });
     this.#unknown = new LRUCache({
-      max: limits.unknownMaxEntries,
+      ...growingTo(limits.unknownMaxEntries),
       dispose: (_held, _name, reason) => {
         if (reason === 'evict') this.#unknownEvictions += 1;
       },

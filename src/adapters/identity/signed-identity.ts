@@ -1,6 +1,7 @@
 import { SignJWT } from 'jose';
 import type { JSONWebKeySet } from 'jose';
 import { LRUCache } from 'lru-cache';
+import { growingTo } from '../../gateway/growing-to.js';
 import type { CallerIdentity, Clock } from '../../gateway/ports.js';
 import type { Credential } from '../../policy/facts.js';
 import type { SigningKey } from './signing-keys.js';
@@ -37,7 +38,7 @@ export class SignedIdentity implements CallerIdentity {
   constructor(options: SignedIdentityOptions) {
     this.#options = options;
     this.publicKeys = options.publicKeys;
-    this.#held = new LRUCache({ max: options.maxEntries });
+    this.#held = new LRUCache(growingTo(options.maxEntries));
   }
 
   /** @throws an error of the signature, which is a request that failed, never one that goes without its assertion */
