@@ -29,7 +29,8 @@ export interface AnswerTimeouts {
 /**
  * Registers the proxy for every route. @fastify/http-proxy takes the requests; what goes upstream, and how, is decided
  * here, because the plugin's own transport retries, does not verify TLS, waits for minutes and passes identity headers
- * on. It is handed the whole of it: its own way of giving an answer back copies the headers three times.
+ * on. It is done in front of the plugin's own handler, which makes three URLs of each request's path and compares them,
+ * and copies the headers of the answer three times.
  * @param identity signs who calls; null: upstreams get no signature
  */
 export function registerProxy(
@@ -43,7 +44,7 @@ export function registerProxy(
     upstream: 'http://upstream.invalid',
     prefix: '/',
     httpMethods: [...proxiedMethods],
-    handler: ({ exchange }, reply) => {
+    preHandler: ({ exchange }, reply) => {
       const fail = (error: unknown): void => {
         sendError(reply, error);
       };
@@ -118,7 +119,8 @@ function passOnAsItComes(
 ): void {
   const { exchange } = reply.request;
   body.once('error', (error: Error) => {
-    exchange.outcome = exchange.cancellation.reason?.code ?? 'upstream_failed';
+    const reason = exchange.cancellation.reason ?? error;
+    exchange.outcome = reason instanceof GatewayError ? reason.code : 'upstream_failed';
     exchange.detail = `${exchange.match?.route.upstream ?? ''}: the answer broke off: ${error.message}`;
   });
   // Paused, because a stream that is only looked at would begin to flow before there is somewhere to go.

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { Cancellation } from './cancellation.js';
-import type { GatewayError } from './errors.js';
+import { GatewayError } from './errors.js';
 import type { HeaderList } from './header-list.js';
 import { returnableHeaders } from './reserved-headers.js';
 
@@ -35,12 +35,17 @@ export class AnswerReader implements Dispatcher.DispatchHandler {
   #head: Pick<UpstreamAnswer, 'statusCode' | 'headers'> | null = null;
   #chunks: Buffer[] = [];
   #stream: AnswerStream | null = null;
+  /** How much of the body is still to come; null where its length was not announced. */
+  #missingBytes: number | null = null;
   #ended = false;
   #settled = false;
+  readonly #timeoutSeconds: number;
 
-  constructor(target: AnswerTarget, cancellation: Cancellation) {
+  /** @param timeoutSeconds how long an answer may stop midway */
+  constructor(target: AnswerTarget, cancellation: Cancellation, timeoutSeconds: number) {
     this.#target = target;
     this.#cancellation = cancellation;
+    this.#timeoutSeconds = timeoutSeconds;
     cancellation.listen((reason) => {
       this.#cancel(reason);
     });
@@ -62,6 +67,8 @@ export class AnswerReader implements Dispatcher.DispatchHandler {
     }
     this.#target.onHeaders();
     this.#head = { statusCode, headers: returnableHeaders(headers) };
+    const { 'content-length': length } = headers;
+    if (length !== undefined) this.#missingBytes = Number(length);
     // RFC 9110 8.6: the length in a 304 is that of another answer. undici would wait for so many bytes.
     if (statusCode === 304) this.#ended = true;
     queueMicrotask(() => {
@@ -69,18 +76,21 @@ export class AnswerReader implements Dispatcher.DispatchHandler {
     });
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#missingBytes !== null) this.#missingBytes -= chunk.length;
     if (this.#stream === null) this.#chunks.push(chunk);
-    else if (!this.#stream.push(chunk)) controller.pause();
+    else this.#stream.add(chunk);
   }
 
   onResponseEnd(): void {
     this.#ended = true;
-    this.#stream?.push(null);
+    this.#stream?.complete();
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    if (this.#stream !== null) this.#stream.destroy(this.#cancellation.reason ?? error);
+    // A service that closes behind its answer, while its last piece waits for the caller, has not broken it off.
+    if (this.#missingBytes === 0) this.onResponseEnd();
+    else if (this.#stream !== null) this.#stream.destroy(this.#cancellation.reason ?? error);
     else if (!this.#ended) this.#fail(error);
   }
 
@@ -94,8 +104,8 @@ export class AnswerReader implements Dispatcher.DispatchHandler {
       this.#target.answered({ statusCode, headers, body });
       return;
     }
-    this.#stream = new AnswerStream(controller);
-    for (const chunk of this.#chunks) if (!this.#stream.push(chunk)) controller.pause();
+    this.#stream = new AnswerStream(controller, this.#timeoutSeconds);
+    for (const chunk of this.#chunks) this.#stream.add(chunk);
     this.#chunks = [];
     this.#target.answered({ statusCode, headers, body: this.#stream });
   }
@@ -113,20 +123,44 @@ export class AnswerReader implements Dispatcher.DispatchHandler {
   }
 }
 
-/** The body of an answer that comes piece by piece; the upstream's connection waits while nobody takes them. */
+/**
+ * The body of an answer that comes piece by piece; the upstream's connection waits while nobody takes them. Its deadline
+ * is its own: undici's makes a timer for every answer, also for those that come whole, and keeps each for half a second.
+ */
 class AnswerStream extends Readable {
   readonly #controller: Dispatcher.DispatchController;
+  readonly #deadline: NodeJS.Timeout;
 
-  constructor(controller: Dispatcher.DispatchController) {
+  constructor(controller: Dispatcher.DispatchController, timeoutSeconds: number) {
     super();
     this.#controller = controller;
+    this.#deadline = setTimeout(() => {
+      // Then it is the caller who is slow, and has limits of its own.
+      if (controller.paused) this.#deadline.refresh();
+      else this.destroy(new GatewayError('upstream_timeout', `nothing came for ${timeoutSeconds} s`));
+    }, timeoutSeconds * 1000);
+  }
+
+  /** Takes the next piece. */
+  add(chunk: Buffer): void {
+    this.#deadline.refresh();
+    if (!this.push(chunk)) this.#controller.pause();
+  }
+
+  /** Nothing more will come. */
+  complete(): void {
+    clearTimeout(this.#deadline);
+    this.push(null);
   }
 
   override _read(): void {
+    if (!this.#controller.paused) return;
+    this.#deadline.refresh();
     this.#controller.resume();
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    clearTimeout(this.#deadline);
     // What nobody takes any more ends its connection: the rest of the answer would stand in front of the next one.
     if (!this.readableEnded) this.#controller.abort(error ?? new Error('nobody takes the answer any more'));
     done(error);

@@ -60,8 +60,9 @@ export class Upstream {
     this.#pool = new Pool(options.url, {
       connections: options.maxInFlight,
       pipelining: 1,
-      headersTimeout: 0, // our own deadline is exact; undici's is coarse and counts an upload as silence
-      bodyTimeout: timeout,
+      // Our own deadlines are exact; undici's are coarse and count an upload as silence.
+      headersTimeout: 0,
+      bodyTimeout: 0,
       // Verification is stated, because the default of the proxy plugin is none.
       connect: connectorWithoutInterim({
         timeout,
@@ -120,7 +121,7 @@ export class Upstream {
       request.onHeaders();
     };
     const dispatch = (sent: Buffer | UploadMeter | null): void => {
-      const reader = new AnswerReader({ answered, failed: fail, onHeaders }, cancellation);
+      const reader = new AnswerReader({ answered, failed: fail, onHeaders }, cancellation, timeoutSeconds);
       this.#pool.dispatch({ method, path, headers, body: sent }, reader);
     };
     if (body === null) {
@@ -145,6 +146,6 @@ export class Upstream {
 function asGatewayError(name: string, error: unknown): GatewayError {
   if (error instanceof GatewayError) return error;
   const reason = error instanceof Error ? error.message : 'unknown';
-  const silent = error instanceof errors.ConnectTimeoutError || error instanceof errors.BodyTimeoutError;
+  const silent = error instanceof errors.ConnectTimeoutError;
   return new GatewayError(silent ? 'upstream_timeout' : 'upstream_failed', `${name}: ${reason}`, { cause: error });
 }

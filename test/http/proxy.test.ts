@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import net from 'node:net';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { recordsOf, ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
@@ -277,6 +278,45 @@ t.test('an answer that breaks off midway is cut, never completed', async (t) => 
   t.match({ status: answer.status, body: answer.body }, { status: 200, body: 'half' });
   await gateway.drain();
   t.match(gateway.lines[0], { event: { code: 'upstream_failed' } });
+});
+
+t.test('an answer that stops midway is cut when its service was silent for its time, and not before', async (t) => {
+  const seconds = 1;
+  const url = await startBareUpstream(t, (socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => {
+      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n');
+      // Each piece within the time, all of them together beyond it.
+      for (const at of [0, 600, 1200]) setTimeout(() => socket.write(`${at} `), at);
+    });
+  });
+  const gateway = await startTestGateway(t, {
+    config: { upstreams: { transactions: { url, timeoutSeconds: seconds } } },
+  });
+  const startedAt = performance.now();
+  const answer = await ask(gateway, { headers: [key] });
+  t.match({ status: answer.status, body: answer.body }, { status: 200, body: '0 600 1200 ' });
+  t.ok(performance.now() - startedAt >= 1200 + seconds * 1000 - 50, 'not before');
+  await gateway.drain();
+  t.match(gateway.lines, [{ event: { code: 'upstream_timeout', reason: /nothing came for 1 s/ } }]);
+});
+
+t.test('a caller who takes an answer slowly is not taken for a service that is silent', async (t) => {
+  const body = 'x'.repeat(8 * 1024 * 1024);
+  const url = await startBareUpstream(t, (socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => socket.end(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`));
+  });
+  const gateway = await startTestGateway(t, { config: { upstreams: { transactions: { url, timeoutSeconds: 1 } } } });
+  const socket = connect(gateway.https, gateway.ca);
+  socket.pause().write(requestBytes({ headers: [key, ['Connection', 'close']] }));
+  await wait(2500);
+  let received = 0;
+  socket.on('data', (chunk: Buffer) => (received += chunk.length)).resume();
+  await once(socket, 'close');
+  t.ok(received > body.length, `${received} bytes of the answer came`);
+  await gateway.drain();
+  t.match(gateway.lines, [{ event: { code: 'accepted' }, http: { response: { body: { bytes: body.length } } } }]);
 });
 
 t.test('an answer that breaks off before its first byte is a 502, with nothing of its head', async (t) => {
