@@ -41,12 +41,26 @@ export function forwardableHeaders(rawHeaders: readonly string[]): string[] {
   const forwarded: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? '';
-    const lowerCase = name.toLowerCase();
-    if (lowerCase === 'host' || hopByHopNames.has(lowerCase) || named.has(lowerCase)) continue;
-    if (traceNames.has(lowerCase) || isReservedHeader(name)) continue;
+    if (!isForwardable(name) || (named !== nothing && named.has(name.toLowerCase()))) continue;
     forwarded.push(name, rawHeaders[index + 1] ?? '');
   }
   return forwarded;
+}
+
+/** Of names as they are written, which come again and again, whether they go upstream. Bounded, because callers choose them. */
+const knownFates = new Map<string, boolean>();
+const maxKnownFates = 1_000;
+const longestKnownName = 64;
+
+/** Whether a client's header may go upstream, whatever Connection says. */
+function isForwardable(name: string): boolean {
+  const known = knownFates.get(name);
+  if (known !== undefined) return known;
+  const lowerCase = name.toLowerCase();
+  const fate =
+    lowerCase !== 'host' && !hopByHopNames.has(lowerCase) && !traceNames.has(lowerCase) && !isReservedHeader(name);
+  if (knownFates.size < maxKnownFates && name.length <= longestKnownName) knownFates.set(name, fate);
+  return fate;
 }
 
 /** What of an upstream's headers goes to the client: all but the hop-by-hop ones. */

@@ -41,19 +41,36 @@ const numericHost = /^(?:\[.*\]|[\d.]+)$/;
 export function compileOriginPatterns(entries: readonly string[]): OriginPatterns {
   const allowed = new Set<string>();
   for (const entry of entries) for (const key of patternKeys(entry)) allowed.add(key);
+  let latest: ReadClaim | null = null;
   return {
     matches(claim) {
-      const url = claimedUrl(claim);
-      if (url === null) return false;
-      const scheme = url.protocol === 'https:' ? 'https' : 'http';
-      const port = url.port || defaultPorts[scheme];
-      const host = withoutTrailingDot(url.hostname);
+      // A merchant's pages say the same again and again, and to read it costs more than all other checks.
+      if (latest?.value !== claim.value || latest.header !== claim.header) latest = readClaim(claim);
+      const { origin } = latest;
+      if (origin === null) return false;
+      const { scheme, host, port } = origin;
       if (allowed.has(originKey(scheme, host, port))) return true;
       for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
         if (dot > 0 && allowed.has(originKey(scheme, `*${host.slice(dot)}`, port))) return true;
       }
       return false;
     },
+  };
+}
+
+/** A claim and what it was read as; null where it is not of the form that its header has. */
+interface ReadClaim extends OriginClaim {
+  readonly origin: { readonly scheme: Scheme; readonly host: string; readonly port: string } | null;
+}
+
+function readClaim(claim: OriginClaim): ReadClaim {
+  const { header, value } = claim;
+  const url = claimedUrl(claim);
+  if (url === null) return { header, value, origin: null };
+  const scheme = url.protocol === 'https:' ? 'https' : 'http';
+  return {
+    ...{ header, value },
+    origin: { scheme, host: withoutTrailingDot(url.hostname), port: url.port || defaultPorts[scheme] },
   };
 }
 

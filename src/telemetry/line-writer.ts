@@ -1,3 +1,4 @@
+import { HeldBytes } from './held-bytes.js';
 import { close, closeSync, fdatasync, write } from 'node:fs';
 
 /** What is held in memory at most while the destination is slow; beyond it there is no room. */
@@ -12,7 +13,7 @@ const retryMilliseconds = 1_000;
 /** Lines for one open file, in their order. */
 interface Segment {
   readonly descriptor: number;
-  lines: string[];
+  readonly held: HeldBytes;
   /** What is being written, and what of it was not taken yet. */
   pending: Buffer | null;
   syncWanted: boolean;
@@ -50,8 +51,7 @@ export class LineWriter {
 
   /** Takes a line, without its line end. */
   append(line: string): void {
-    this.#newest.lines.push(line);
-    this.#heldBytes += Buffer.byteLength(line) + 1;
+    this.#heldBytes += this.#newest.held.add(line);
     if (!this.#writing) this.#writeOrGather();
   }
 
@@ -106,10 +106,7 @@ export class LineWriter {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
     const [segment, next] = this.#segments;
-    if (segment.pending === null && segment.lines.length > 0) {
-      segment.pending = Buffer.from(`${segment.lines.join('\n')}\n`);
-      segment.lines = [];
-    }
+    segment.pending ??= segment.held.take();
     this.#writing = true;
     if (segment.pending !== null) {
       this.#write(segment, segment.pending);
@@ -145,5 +142,5 @@ export class LineWriter {
 }
 
 function segmentFor(descriptor: number): Segment {
-  return { descriptor, lines: [], pending: null, syncWanted: false };
+  return { descriptor, held: new HeldBytes(), pending: null, syncWanted: false };
 }

@@ -2,17 +2,10 @@ import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 import type { RenderedMetrics } from './aggregate-figures.js';
 import { DurationHistogram } from './duration-histogram.js';
 import type { DurationHistogramOptions } from './duration-histogram.js';
+import { RequestCounts } from './request-counts.js';
+import type { RequestLabels } from './request-counts.js';
 import { registerTorExitMetrics } from './tor-exit-metrics.js';
 import type { TorExitFigures } from './tor-exit-metrics.js';
-
-/** A request as the metrics see it. Codes and configured names alone, so that no caller can make new series. */
-export interface RequestLabels {
-  /** `accepted`, a denial code or an error code. */
-  readonly code: string;
-  readonly status: number;
-  /** The route's configured path; `none` where there was none. */
-  readonly route: string;
-}
 
 /** How long a request and its parts took, in milliseconds. */
 export interface RequestDurations {
@@ -57,8 +50,7 @@ export function figureOfReadiness(isReady: boolean): object {
 /** What the gateway counts, in a registry of its own. */
 export class GatewayMetrics {
   readonly #registry = new Registry();
-  /** By all labels, so that to count a request is one look-up. */
-  readonly #requests = new Map<string, { readonly labels: RequestLabels; count: number }>();
+  readonly #requests = new RequestCounts();
   readonly #whole: DurationHistogram;
   readonly #decision: DurationHistogram;
   readonly #lookup: DurationHistogram;
@@ -77,7 +69,8 @@ export class GatewayMetrics {
       registers,
       collect() {
         this.reset();
-        for (const { labels, count } of requests.values()) this.inc({ ...labels, environment }, count);
+        for (const { code, status, route, count } of requests.all())
+          this.inc({ code, status, route, environment }, count);
       },
     });
     this.#refusedConnections = new Counter({
@@ -163,10 +156,7 @@ export class GatewayMetrics {
   }
 
   countRequest(labels: RequestLabels): void {
-    const name = `${labels.code} ${labels.status} ${labels.route}`;
-    const counted = this.#requests.get(name);
-    if (counted === undefined) this.#requests.set(name, { labels, count: 1 });
-    else counted.count += 1;
+    this.#requests.add(labels);
   }
 
   observeDurations(route: string, { whole, decision, lookup, upstream }: RequestDurations): void {

@@ -474,6 +474,20 @@ t.test('what goes upstream is what came, less reserved and hop-by-hop headers an
   t.end();
 });
 
+t.test('a header is judged by its name, however many names came before, and however often', (t) => {
+  const random = Array.from({ length: 3_000 }, (_, index) => [`x-Random-${index}`, `X_Merchant-${index}`]).flat();
+  const names = [...random, `x-gateway-${'a'.repeat(100)}`, `x-${'b'.repeat(100)}`];
+  const expected = names.filter((name) => !/^x[-_](?:merchant|gateway)-/i.test(name));
+  for (let time = 0; time < 2; time += 1) {
+    const forwarded = forwardableHeaders(flat(names.map((name) => [name, 'value'])));
+    t.strictSame(
+      forwarded.filter((one) => one !== 'value'),
+      expected,
+    );
+  }
+  t.end();
+});
+
 t.test('headers that Connection names are of one hop, but the body’s own length is not for it to name', (t) => {
   const forwarded = forwardableHeaders(
     flat([

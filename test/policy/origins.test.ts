@@ -422,3 +422,25 @@ t.test('whatever comes with it, a claim on another host is not admitted', (t) =>
   );
   t.end();
 });
+
+t.test('what was claimed before makes no difference', (t) => {
+  const entries = ['shop.example', 'https://*.pay.example:8443'];
+  const values = [
+    'https://shop.example',
+    'shop.example',
+    'http://shop.example/a',
+    'https://a.pay.example:8443',
+    'null',
+    '',
+  ];
+  const claim = fc.record({
+    header: fc.constantFrom('origin' as const, 'referer' as const, 'host' as const),
+    value: fc.constantFrom(...values),
+  });
+  const asked = compileOriginPatterns(entries);
+  fc.assert(
+    fc.property(claim, (one) => asked.matches(one) === compileOriginPatterns(entries).matches(one)),
+    { numRuns: 500, seed: 1 },
+  );
+  t.end();
+});

@@ -1,0 +1,37 @@
+const firstBytes = 128 * 1024;
+/** The most bytes that a character of a string (UTF-16) takes in UTF-8. */
+const bytesPerCharacter = 3;
+
+/** Lines that wait, as bytes: a line is copied once, when it comes, instead of once more each time that lines are joined. */
+export class HeldBytes {
+  #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);
+  #spare: Buffer | null = null;
+  #length = 0;
+
+  /** Takes a line and gives back how many bytes it is with its line end. */
+  add(line: string): number {
+    const most = line.length * bytesPerCharacter + 1;
+    if (this.#length + most > this.#bytes.length) this.#grow(this.#length + most);
+    const written = this.#bytes.write(line, this.#length, 'utf8') + 1;
+    this.#length += written;
+    this.#bytes[this.#length - 1] = 0x0a;
+    return written;
+  }
+
+  /** Gives out what is held, until the next call; null where that is nothing. */
+  take(): Buffer | null {
+    if (this.#length === 0) return null;
+    const taken = this.#bytes.subarray(0, this.#length);
+    const next = this.#spare ?? Buffer.allocUnsafeSlow(firstBytes);
+    this.#spare = this.#bytes.length === firstBytes ? this.#bytes : null;
+    this.#bytes = next;
+    this.#length = 0;
+    return taken;
+  }
+
+  #grow(least: number): void {
+    const larger = Buffer.allocUnsafeSlow(Math.max(least, this.#bytes.length * 2));
+    this.#bytes.copy(larger, 0, 0, this.#length);
+    this.#bytes = larger;
+  }
+}

@@ -1,0 +1,37 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { HeldBytes } from '../../src/telemetry/held-bytes.js';
+
+t.test('what was added is taken, once, in its order and as UTF-8, however much it is', (t) => {
+  const text = fc.oneof(
+    fc.string({ unit: 'grapheme', maxLength: 40 }),
+    fc.constantFrom('', 'é', '\u{1f600}', 'x'.repeat(70_000), '€'.repeat(50_000)),
+  );
+  fc.assert(
+    fc.property(fc.array(fc.array(text, { maxLength: 6 }), { maxLength: 6 }), (batches) => {
+      const held = new HeldBytes();
+      for (const lines of batches) {
+        const expected = Buffer.from(lines.map((line) => `${line}\n`).join(''));
+        const sizes = lines.map((line) => held.add(line));
+        const taken = held.take() ?? Buffer.alloc(0);
+        const size = sizes.reduce((sum, one) => sum + one, 0);
+        if (!taken.equals(expected) || size !== expected.length || held.take() !== null) return false;
+      }
+      return true;
+    }),
+    { numRuns: 200, seed: 1 },
+  );
+  t.end();
+});
+
+t.test('what was taken stays as it is while the next lines come', (t) => {
+  const held = new HeldBytes();
+  held.add('first');
+  const first = held.take();
+  held.add('second');
+  t.equal(first?.toString(), 'first\n');
+  const second = held.take();
+  held.add('third');
+  t.equal(second?.toString(), 'second\n');
+  t.end();
+});
