@@ -9,7 +9,7 @@ import { newestExchange } from './pipeline.js';
  */
 export function serveConnect(request: IncomingMessage, handler: RequestListener): void {
   const previous = newestExchange(request.socket);
-  if (previous === undefined) serve(request, handler);
+  if (previous === null) serve(request, handler);
   else
     previous.whenOver(() => {
       serve(request, handler);

@@ -11,7 +11,7 @@ import type { ConnectionLimits, RefusedConnection } from './create-server.js';
 import { Exchange } from './exchange.js';
 import { http2RequestOf } from './http2/http2-message.js';
 import { limitUpload } from './http2/limit-upload.js';
-import { awaitTurn } from './pipeline.js';
+import { awaitTurn, endTurn } from './pipeline.js';
 import { answerProtocolError } from './protocol-errors.js';
 import type { RefusedRequest } from './protocol-errors.js';
 import { limitAnswer, registerProxy, waitsForCaller } from './proxy.js';
@@ -97,6 +97,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     exchange.whenOver(() => {
       options.onExchange(exchange);
       connections.answerEnded();
+      endTurn(exchange);
     });
     const turn = (alive: boolean): void => {
       if (alive) {

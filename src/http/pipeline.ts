@@ -4,16 +4,18 @@ import type { Exchange } from './exchange.js';
 /** The most requests that may wait behind another one on a connection. A client that sends more is cut off. */
 const mostWaiting = 16;
 
+/** The requests of a connection. */
 interface Line {
-  newest: Exchange;
+  /** Null where there was none, or it is over and has left nothing behind. */
+  newest: Exchange | null;
   waiting: number;
 }
 
 const lines = new WeakMap<Socket, Line>();
 
-/** The newest request of a connection; undefined where there was none. */
-export function newestExchange(socket: Socket): Exchange | undefined {
-  return lines.get(socket)?.newest;
+/** The newest request of a connection; null where there is none that its connection has still to do with. */
+export function newestExchange(socket: Socket): Exchange | null {
+  return lines.get(socket)?.newest ?? null;
 }
 
 /**
@@ -25,21 +27,37 @@ export function newestExchange(socket: Socket): Exchange | undefined {
  */
 export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): void {
   const { socket } = exchange.request;
-  const line = lines.get(socket);
-  const previous = line?.newest;
-  lines.set(socket, { newest: exchange, waiting: line?.waiting ?? 0 });
-  if (previous === undefined || previous.over) {
+  const line = lineOf(socket);
+  const previous = line.newest;
+  line.newest = exchange;
+  if (previous === null || previous.over) {
     turn(canAnswer(exchange));
     return;
   }
-  const waiting = (line?.waiting ?? 0) + 1;
-  lines.set(socket, { newest: exchange, waiting });
-  if (waiting > mostWaiting) socket.destroy();
+  line.waiting += 1;
+  if (line.waiting > mostWaiting) socket.destroy();
   previous.whenOver(() => {
-    const current = lines.get(socket);
-    if (current !== undefined) current.waiting -= 1;
+    line.waiting -= 1;
     turn(canAnswer(exchange));
   });
+}
+
+/**
+ * Forgets a request that is over, where all of it has come and its connection goes on: thousands of idle connections would
+ * each hold all that was found out about the last one.
+ */
+export function endTurn(exchange: Exchange): void {
+  const { request, response } = exchange;
+  const line = lines.get(request.socket);
+  if (line?.newest === exchange && request.complete && response.shouldKeepAlive) line.newest = null;
+}
+
+function lineOf(socket: Socket): Line {
+  const known = lines.get(socket);
+  if (known !== undefined) return known;
+  const line: Line = { newest: null, waiting: 0 };
+  lines.set(socket, line);
+  return line;
 }
 
 function canAnswer({ request, response }: Exchange): boolean {

@@ -50,7 +50,7 @@ export function answerProtocolError(error: ParserError, socket: Socket, asked: b
   const code = codeOfError(error, socket);
   if (code === null) return null;
   const exchange = newestExchange(socket);
-  if (exchange !== undefined && !exchange.request.complete) {
+  if (exchange !== null && !exchange.request.complete) {
     if (exchange.response.writableFinished) endLingering(socket, exchange.response.shouldKeepAlive);
     else exchange.cancellation.cancel(new GatewayError(code, error.message));
     exchange.response.shouldKeepAlive = false;
@@ -64,7 +64,7 @@ export function answerProtocolError(error: ParserError, socket: Socket, asked: b
     detail: error.message,
     remoteAddress: connectionFactsOf(socket).remote?.text,
   };
-  if (exchange !== undefined && !exchange.over) endBehindAnswer(exchange, socket);
+  if (exchange !== null && !exchange.over) endBehindAnswer(exchange, socket);
   else if (socket.writable) writeRefusal(socket, refused);
   else return null;
   return refused;

@@ -4,8 +4,8 @@ import { register } from 'node:module';
 
 const moduleOf = (source) => `data:text/javascript,${encodeURIComponent(source)}`;
 const route = moduleOf(`
-  export default (app, { handler, httpMethods }, done) => {
-    app.route({ method: httpMethods, url: '/', handler });
+  export default (app, { preHandler, httpMethods }, done) => {
+    app.route({ method: httpMethods, url: '/', preHandler, handler: () => undefined });
     done();
   };
 `);
