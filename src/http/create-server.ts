@@ -10,7 +10,7 @@ import type { Connections } from './connections.js';
 import { createHttp2Server } from './http2/http2-server.js';
 import { servedMethod } from './known-method.js';
 import { readProxyHeader } from './proxy-protocol/read-header.js';
-import { speaksRtsp } from './speaks-rtsp.js';
+import { followRequestLines, namesHttp } from './request-lines.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
 
 /** Limits of a listener's connections. */
@@ -57,6 +57,7 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
   const startHttp1 = (socket: Socket, bufferedBytes: number): void => {
     connections.ready(socket, bufferedBytes);
     serveHttp1.call(server, socket);
+    followRequestLines(socket, limits.headerBytes + limits.targetBytes);
   };
   const startHttp2 = createHttp2Server({
     handler,
@@ -121,7 +122,7 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
 
 function createHttpServer(handler: http.RequestListener, limits: ConnectionLimits): http.Server {
   const serve: http.RequestListener = (request, response) => {
-    if (speaksRtsp(request)) request.httpVersion = 'RTSP'; // refused as a version in protocol.ts
+    if (!namesHttp(request)) request.httpVersion = 'of another protocol'; // refused in protocol.ts
     request.method = servedMethod(request.method);
     handler(request, response);
   };

@@ -3,11 +3,6 @@ import { METHODS } from 'node:http';
 const known: ReadonlySet<string | undefined> = new Set(METHODS);
 const unproxiedMethod = 'TRACE';
 
-/** Whether Node lists a method as one of HTTP. */
-export function isKnownMethod(method: string | undefined): boolean {
-  return known.has(method);
-}
-
 /**
  * The method as which a request is served. One that Node does not list, as HTTP/2 lets them pass and RTSP has them, is
  * served as one that is not proxied: Fastify would answer it itself, outside of every hook.
