@@ -245,6 +245,9 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     const gateway = openGateway(t, cluster, 'limited', limits, user);
     await until(async () => (await ask(gateway.store, first)) === 'ACTIVE (cache)', 'a gateway can all that it must');
     await until(async () => (await ask(gateway.store, lookupIdOf('svc_live_x', null))) === 'absent (cache)', 'absent');
+    const exits = new RedisExitLists({ ...addressOf(cluster, 500), ...user }, 'mg:', () => undefined);
+    t.teardown(() => exits.close());
+    await until(async () => (await exits.read()) === null, 'the list of Tor exits can be asked for');
     const registry = await openStore(t, cluster, { username: 'registry', password: 'secret' });
     await rebuild(registry, active(), revision);
     t.equal(await registry.isWhole(), true, 'and so can a registry');
