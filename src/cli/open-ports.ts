@@ -17,6 +17,7 @@ import { ChainedLog } from '../telemetry/chained-log.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Logger } from '../telemetry/logger.js';
 import { openIdentity } from './identity-keys.js';
+import { openSharedRate } from './open-shared-rate.js';
 import { openTraces } from './open-traces.js';
 import { systemClock } from './system-clock.js';
 
@@ -37,6 +38,7 @@ export async function openPorts(
     recordCache: () => opened.cacheFigures(),
     torExits: await openLoadedTorExits(config, log, fetchesTorExits ? 'fetched' : 'followed'),
     geoIp: await openGeoIp(config, log),
+    sharedRate: await openSharedRate(config, log),
     pepper: await readPepper(config.keys.pepperFile),
     identity: await openIdentity(config),
     clock: systemClock,

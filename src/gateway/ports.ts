@@ -69,6 +69,19 @@ export class KeyStoreUnavailable extends Error {
   }
 }
 
+/** What became of a request that was counted: whether there was a token for it, and how many are left, with fractions. */
+export interface TokenTake {
+  readonly taken: boolean;
+  readonly tokens: number;
+}
+
+/** Counts the requests of merchants for all gateways together. */
+export interface SharedRate {
+  /** Takes a token of a merchant. Null, at once or in bounded time, where that cannot be done; it never fails. */
+  take(merchantId: string): Eventual<TokenTake | null>;
+  close(): Promise<void>;
+}
+
 /** The known Tor exits. */
 export interface TorExits {
   /** Whether an address is one; null where there is no list that could tell, and the configuration denies then. */

@@ -114,17 +114,10 @@ export function judge(exchange: Exchange, options: AuthenticationHookOptions): E
     exchange.credential = credential;
     exchange.answer = answer;
     if (answer === null) exchange.exposedLookupId = lookupId;
-    // Nobody waits for the answer any more: what has not begun is not carried out.
-    if (exchange.callerIsGone) throw new GatewayError('client_closed', 'the caller left while the key was looked up');
-    if (denial === null) {
-      options.merchantRate?.count(credential.merchantId, (told) =>
-        exchange.answerHeaders.push(...Object.entries(told).flat()),
-      );
-      requireServable(exchange, canonical, options.maxBodyBytes);
-    } else {
-      options.throttle?.denied(sourceOf(facts.clientAddress), denial);
-      exchange.outcome = denial;
-    }
+    requireCaller(exchange, 'the key was looked up');
+    if (denial === null) return admit(exchange, credential.merchantId, canonical, options);
+    options.throttle?.denied(sourceOf(facts.clientAddress), denial);
+    exchange.outcome = denial;
     return denial;
   });
 }
@@ -163,6 +156,32 @@ function authenticateOrFail(
   } catch (error) {
     return fail(error);
   }
+}
+
+/** Counts a request that was not denied, and lets it go on where it can be served. */
+function admit(
+  exchange: Exchange,
+  merchantId: string,
+  canonical: boolean,
+  { merchantRate, maxBodyBytes }: AuthenticationHookOptions,
+): Eventual<null> {
+  const counted = merchantRate?.count(merchantId, (told) => {
+    exchange.answerHeaders.push(...Object.entries(told).flat());
+  });
+  if (counted instanceof Promise) {
+    return counted.then(() => {
+      requireCaller(exchange, 'its request was counted');
+      requireServable(exchange, canonical, maxBodyBytes);
+      return null;
+    });
+  }
+  requireServable(exchange, canonical, maxBodyBytes);
+  return null;
+}
+
+/** Where nobody waits for the answer any more, what has not begun is not carried out. */
+function requireCaller(exchange: Exchange, meanwhile: string): void {
+  if (exchange.callerIsGone) throw new GatewayError('client_closed', `the caller left while ${meanwhile}`);
 }
 
 /** Refuses what a valid key cannot be served. */

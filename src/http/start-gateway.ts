@@ -3,7 +3,8 @@ import { setImmediate, setTimeout as wait } from 'node:timers/promises';
 import { readOperatorFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
-import type { CacheFigures, CallerIdentity, Clock, GeoIp, KeyStore, TorExits, TraceExport } from '../gateway/ports.js';
+import type { CacheFigures, CallerIdentity, Clock, GeoIp, KeyStore } from '../gateway/ports.js';
+import type { SharedRate, TorExits, TraceExport } from '../gateway/ports.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
@@ -37,6 +38,8 @@ export interface GatewayPorts {
   readonly torExits: TorExits;
   /** null: there are no databases about addresses. */
   readonly geoIp: GeoIp | null;
+  /** Counts merchants' requests for all gateways together; null: each process counts for itself, or nothing is limited. */
+  readonly sharedRate: SharedRate | null;
   readonly pepper: Buffer | null;
   /** Signs who calls for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
@@ -97,7 +100,7 @@ export async function startGateway(
     metrics,
     exposedKeys: new ExposedKeys(ports.keyStore, ports.clock),
   });
-  const { throttle, merchantRate, loopWatch } = openBrakes(config, metrics);
+  const { throttle, merchantRate, loopWatch } = openBrakes(config, ports.sharedRate, metrics);
   const stopWatching = loopWatch.start(ports.onOverload);
   const upstreams = await openUpstreams(config);
   const trustedProxies = compileIpRanges(config.trustedProxies);
@@ -168,6 +171,7 @@ export async function startGateway(
     ports.geoIp?.close();
     await setImmediate(); // the last responses close in the same turn as their server
     await requestLog.settled();
+    await ports.sharedRate?.close();
     await ports.keyStore.close();
     await Promise.all([ports.accessLog.close(graceMilliseconds), ports.traces?.close(graceMilliseconds)]);
   };
@@ -203,13 +207,19 @@ export async function startGateway(
 }
 
 /** What slows down those who ask too much. */
-function openBrakes(config: Config, metrics: GatewayMetrics) {
+function openBrakes(config: Config, sharedRate: SharedRate | null, metrics: GatewayMetrics) {
   const throttle = config.throttle.enabled ? new BadKeyThrottle(config.throttle) : null;
   const { requestsPerSecond, burst } = config.rateLimit;
-  const merchantRate = requestsPerSecond === null ? null : new MerchantRate({ requestsPerSecond, burst });
+  const merchantRate = requestsPerSecond === null ? null : new MerchantRate({ requestsPerSecond, burst }, sharedRate);
   const loopWatch = new LoopWatch(config.limits.eventLoopDelayMilliseconds);
   metrics.gauge('gateway_throttled_sources', 'Sources that are throttled after many bad keys.', () =>
     throttle === null ? 0 : throttle.throttled,
+  );
+  metrics.counterByWord(
+    'gateway_rate_limit_counts_total',
+    'Requests that were counted for rateLimit.shared: together with all gateways, or alone because Redis did not count.',
+    'how',
+    () => merchantRate?.figures ?? {},
   );
   metrics.gauge(
     'gateway_overloaded',

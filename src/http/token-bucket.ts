@@ -25,17 +25,8 @@ export class TokenBucket {
     return true;
   }
 
-  /** Whole tokens that are left after the last `take`. */
-  get remaining(): number {
-    return Math.floor(this.#tokens);
-  }
-
-  /** Seconds, rounded up, until there are so many tokens. */
-  secondsUntil(tokens: number): number {
-    return Math.max(0, Math.ceil((tokens - this.#tokens) / this.#perSecond));
-  }
-
-  get size(): number {
-    return this.#size;
+  /** What is left after the last `take`, with fractions. */
+  get tokens(): number {
+    return this.#tokens;
   }
 }

@@ -62,6 +62,13 @@ t.test('what contradicts another option is refused', (t) => {
     ],
     ['keyStore: { redis: { prefix: "{mg}:" } }', []],
     ['keyStore: { redis: { url: "redis://redis.example/name" } }', ['keyStore.redis.url: expected redis://']],
+    ['rateLimit: { requestsPerSecond: 1, shared: true }', []],
+    ['rateLimit: { shared: true }', ['rateLimit.shared: is without effect; expected false, or a number']],
+    [
+      'rateLimit: { requestsPerSecond: 1, shared: true }\nkeyStore: { kind: memory }',
+      ['rateLimit.shared: counts in Redis, and there is none; expected false, or keyStore.kind: redis'],
+    ],
+    ['rateLimit: { requestsPerSecond: 1 }\nkeyStore: { kind: memory }', []],
     ['keyStore: { redis: { url: "redis://a:99999" } }', ['keyStore.redis.url: expected redis://']],
   ];
   for (const [text, expected] of cases) {

@@ -136,6 +136,7 @@ t.test('each option of the contract is there, with its default', (t) => {
     'throttle.maxSources = 100000',
     'rateLimit.requestsPerSecond = null',
     'rateLimit.burst = 100',
+    'rateLimit.shared = false',
   ]);
   t.end();
 });

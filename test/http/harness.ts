@@ -13,7 +13,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { loadConfig } from '../../src/config/load.js';
 import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import type { CallerIdentity, GeoIp, KeyStore, TorExits, TraceExport } from '../../src/gateway/ports.js';
+import type { CallerIdentity, GeoIp, KeyStore, SharedRate, TorExits, TraceExport } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { startGateway } from '../../src/http/start-gateway.js';
@@ -142,6 +142,7 @@ export interface GatewaySetup {
   /** Addresses of exits, or what tells of them. */
   readonly torExits?: readonly string[] | TorExits;
   readonly geoIp?: GeoIp;
+  readonly sharedRate?: SharedRate;
   readonly upstreamUrl?: string;
   readonly pepper?: Buffer;
   readonly identity?: CallerIdentity;
@@ -182,6 +183,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     recordCache: () => null,
     torExits: torExitsOf(setup.torExits ?? []),
     geoIp: setup.geoIp ?? null,
+    sharedRate: setup.sharedRate ?? null,
     pepper: setup.pepper ?? null,
     identity: setup.identity ?? null,
     clock: { now: () => Date.now() },

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
+import type { SharedRate, TokenTake } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { BadKeyThrottle } from '../../src/http/bad-key-throttle.js';
 import { GatewayError } from '../../src/http/errors.js';
@@ -171,9 +172,11 @@ t.test('a bucket lets so many through at once, and so many a second', (t) => {
   const bucket = new TokenBucket(2, 4, () => now);
   const takes = (): boolean[] => Array.from({ length: 6 }, () => bucket.take());
   t.same(takes(), [true, true, true, true, false, false]);
-  t.equal(bucket.remaining, 0);
-  t.equal(bucket.secondsUntil(4), 2);
-  now += 500;
+  t.equal(bucket.tokens, 0);
+  now += 250;
+  bucket.take();
+  t.equal(bucket.tokens, 0.5);
+  now += 250;
   t.same(takes(), [true, false, false, false, false, false]);
   now += 3_600_000;
   t.same(takes(), [true, true, true, true, false, false], 'never more than it holds');
@@ -182,12 +185,12 @@ t.test('a bucket lets so many through at once, and so many a second', (t) => {
 
 t.test('a merchant that asks more than it may is told when to ask again; others are not held up', (t) => {
   let now = 0;
-  const rate = new MerchantRate({ requestsPerSecond: 2, burst: 3 }, () => now);
+  const rate = new MerchantRate({ requestsPerSecond: 2, burst: 3 }, null, () => now);
   const count = (merchantId: string): string => {
     let headers = '';
     try {
-      rate.count(merchantId, (told) => (headers = Object.values(told).join(' ')));
-      return headers;
+      const counted = rate.count(merchantId, (told) => (headers = Object.values(told).join(' ')));
+      return counted instanceof Promise ? 'later' : headers;
     } catch (error) {
       return error instanceof GatewayError ? `${error.code} ${error.retryAfterSeconds}: ${headers}` : String(error);
     }
@@ -198,7 +201,79 @@ t.test('a merchant that asks more than it may is told when to ask again; others 
   );
   now += 500;
   t.same([count('m_1'), count('m_1')], ['3 0 2', 'rate_limited 1: 3 0 2']);
+  t.same(rate.figures, {}, 'nothing is shared');
   t.end();
+});
+
+t.test(
+  'a shared count decides where there is one, with the same answers; else the process counts by itself',
+  async (t) => {
+    let shared: TokenTake | null | Promise<TokenTake | null> = null;
+    const rate = new MerchantRate({ requestsPerSecond: 2, burst: 3 }, { take: () => shared }, () => 0);
+    const count = async (): Promise<string> => {
+      let headers = '';
+      try {
+        await rate.count('m_1', (told) => (headers = Object.values(told).join(' ')));
+        return headers;
+      } catch (error) {
+        return error instanceof GatewayError ? `${error.code} ${error.retryAfterSeconds}: ${headers}` : String(error);
+      }
+    };
+    t.same([await count(), await count()], ['3 2 1', '3 1 1'], 'alone, and at once');
+    for (const [take, told] of [
+      [{ taken: true, tokens: 2 }, '3 2 1'],
+      [{ taken: true, tokens: 0.25 }, '3 0 2'],
+      [{ taken: false, tokens: 0.25 }, 'rate_limited 1: 3 0 2'],
+      [null, '3 0 2'],
+      [null, 'rate_limited 1: 3 0 2'],
+    ] as const) {
+      shared = Promise.resolve(take);
+      t.equal(await count(), told);
+    }
+    t.same(rate.figures, { together: 3, alone: 4 });
+  },
+);
+
+t.test('gateways that share a count refuse as one does, and tell how they counted', async (t) => {
+  const upstream = await startUpstream(t);
+  let left = 3;
+  const asked: string[] = [];
+  let closed = 0;
+  const sharedRate: SharedRate = {
+    take: (merchantId) => {
+      asked.push(merchantId);
+      const taken = left >= 1;
+      if (taken) left -= 1;
+      return Promise.resolve({ taken, tokens: left });
+    },
+    close: () => {
+      closed += 1;
+      return Promise.resolve();
+    },
+  };
+  const setup = { upstreamUrl: upstream.url, config: { rateLimit: { requestsPerSecond: 1, burst: 3 } }, sharedRate };
+  const [one, other] = [await startTestGateway(t, setup), await startTestGateway(t, setup)];
+  const headers = [['x-api-key', liveKey]] as const;
+  const post = { method: 'POST', path: '/v1/payouts', headers, body: '{}' };
+  t.match(await ask(one, { headers }), { status: 200 });
+  t.equal((await ask(other, { headers, path: '/v1//payouts' })).status, 400, 'what is counted is judged as always');
+  const last = await ask(other, post);
+  t.equal(last.status, 200);
+  t.equal(last.header('ratelimit-remaining'), '0');
+  const refused = await ask(one, post);
+  t.match({ status: refused.status, body: refused.body }, { status: 429, body: tooMany });
+  t.equal(refused.header('retry-after'), '1');
+  t.equal(refused.header('ratelimit-limit'), '3');
+  t.match(one.lines.at(-1), { event: { code: 'rate_limited' }, organization: { id: 'm_1' } });
+  t.equal((await ask(other, { headers: [['x-api-key', 'svc_live_wrong']] })).status, 401);
+  t.equal((await ask(other, { headers, path: '/nowhere' })).status, 429, 'counted before it is told what there is');
+  t.same(asked, ['m_1', 'm_1', 'm_1', 'm_1', 'm_1'], 'nobody else is counted');
+  t.equal(upstream.seen.length, 2);
+  const metrics = await (await fetch(`http://127.0.0.1:${one.management}/metrics`)).text();
+  t.match(metrics, 'gateway_rate_limit_counts_total{how="together"} 2');
+  t.match(metrics, 'gateway_rate_limit_counts_total{how="alone"} 0');
+  await one.drain();
+  t.equal(closed, 1);
 });
 
 t.test('the rate limit is off unless it is given, and then told in headers', async (t) => {

@@ -49,6 +49,39 @@ t.test(
   },
 );
 
+// A count that all gateways share is a second moment in which the caller can leave.
+t.test('a request whose caller left while it was counted is not carried out', async (t) => {
+  const upstream = await startUpstream(t);
+  let counting = (): void => undefined;
+  let goOn = (): void => undefined;
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { rateLimit: { requestsPerSecond: 1 } },
+    sharedRate: {
+      take: async () => {
+        counting();
+        await new Promise<void>((resolve) => (goOn = resolve));
+        return { taken: true, tokens: 1 };
+      },
+      close: () => Promise.resolve(),
+    },
+  });
+  for (const [count, method] of ['DELETE', 'GET', 'POST'].entries()) {
+    const counted = new Promise<void>((resolve) => (counting = resolve));
+    const socket = connect(gateway.https, gateway.ca);
+    socket.write(requestBytes({ method, path: '/v1/dev/customers/1', headers: [['x-api-key', liveKey]] }));
+    await counted;
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.destroy();
+    await closed;
+    await new Promise((resolve) => setTimeout(resolve, 20)); // the gateway hears of it over a real connection
+    goOn();
+    while (gateway.lines.length <= count) await new Promise((resolve) => setImmediate(resolve));
+  }
+  t.same(upstream.seen, []);
+  for (const line of gateway.lines) t.match(line, { event: { code: 'client_closed' }, organization: { id: 'm_1' } });
+});
+
 // An answer to an HTTP/2 caller who had left was held for `answerTimeoutSeconds`, by a timer that also kept the drained
 // process from ending.
 t.test('what a caller had asked who left is held no longer than until its answer', async (t) => {

@@ -52,7 +52,14 @@ export function connectAny(address: RedisAddress, onError: (error: Error) => voi
     clusterRetryStrategy: retryAfter,
   })
     .on('error', onError)
-    .on('+node', bearRepeatedErrors);
+    .on('+node', prepareNode);
+}
+
+/** Connects to a node before its first command: those that come while that one connects would be refused. */
+function prepareNode(node: Redis): void {
+  bearRepeatedErrors(node)
+    .connect()
+    .catch(() => undefined); // its commands tell
 }
 
 /** Opens a connection to one node of a Cluster, which comes back by itself until it is closed. */

@@ -1,3 +1,5 @@
+import type { Environment } from '../../policy/key-format.js';
+
 /** The names of the contract's records, below a prefix that several deployments on one Redis keep apart by. */
 export class RecordNames {
   readonly #prefix: string;
@@ -29,6 +31,11 @@ export class RecordNames {
 
   gateway(instanceId: string): string {
     return `${this.#prefix}gateway:${instanceId}`;
+  }
+
+  /** What a merchant may still ask. Environments on one Redis are apart: trials must not use up what is for payments. */
+  rate(environment: Environment, merchantId: string): string {
+    return `${this.#prefix}rate:${environment}:${merchantId}`;
   }
 
   /** In a Cluster: what a slot says of itself. */

@@ -47,15 +47,19 @@ export const throttle = section(
 export const rateLimit = section(
   {
     requestsPerSecond: nullable(Type.Integer({ minimum: 1, maximum: 100_000 }), {
-      description:
-        'Requests of one merchant, on average, over all of its keys. Further ones: 429. null: no limit. Counted by ' +
-        'each gateway process for itself.',
+      description: 'Requests of one merchant, on average, over all of its keys. Further ones: 429. null: no limit.',
     }),
     burst: Type.Integer({
       minimum: 1,
       maximum: 1_000_000,
       default: 100,
       description: 'Requests that a merchant may send at once after it has been quiet.',
+    }),
+    shared: Type.Boolean({
+      default: false,
+      description:
+        'Whether all gateways of one environment count together, in the Redis of keyStore. Where that does not answer ' +
+        'at once, and where this is false, each gateway process counts for itself.',
     }),
   },
   { description: 'A limit on the requests of each merchant. Off unless requestsPerSecond is given.' },

@@ -1,0 +1,302 @@
+import { readFile } from 'node:fs/promises';
+import t from 'tap';
+import type { RedisAddress } from '../../src/adapters/redis/connection.js';
+import { RedisRate } from '../../src/adapters/redis/redis-rate.js';
+import type { RedisRateOptions } from '../../src/adapters/redis/redis-rate.js';
+import type { TokenTake } from '../../src/gateway/ports.js';
+import { startCluster, until } from './redis-cluster.js';
+import { startRedis, withoutRedis } from './redis-server.js';
+import type { Teardown } from './redis-server.js';
+
+const name = 'mg:rate:live:m_1';
+const toRedis: RedisAddress = {
+  ...{
+    url: 'redis://127.0.0.1',
+    sentinels: null,
+    cluster: null,
+    masterName: '',
+    username: null,
+    password: null,
+    ca: null,
+  },
+  commandTimeoutMilliseconds: 10_000,
+};
+
+/** A count by a clock that stands still unless the test moves it, and what its operator is told. */
+function open(t: Teardown, address: Partial<RedisAddress>, options: Partial<RedisRateOptions> = {}) {
+  const told: string[] = [];
+  const time = { now: 0 };
+  const rate = new RedisRate({
+    address: { ...toRedis, ...address },
+    ...{ prefix: 'mg:', environment: 'live', requestsPerSecond: 1, burst: 3 },
+    ...{ waitMilliseconds: 5_000, now: () => time.now },
+    onLost: ({ message }) => told.push(`lost: ${message}`),
+    onFound: () => told.push('found'),
+    ...options,
+  });
+  t.teardown(() => rate.close());
+  return { rate, told, time };
+}
+
+/** The same, when it counts; asked by a merchant of whom nothing else is known. */
+async function openReady(...args: Parameters<typeof open>) {
+  const opened = open(...args);
+  const { rate, told, time } = opened;
+  await until(async () => {
+    time.now += 10_000;
+    return (await rate.take('somebody')) !== null;
+  }, 'it counts');
+  told.length = 0;
+  return opened;
+}
+
+const short = (take: TokenTake | null): string =>
+  take === null ? 'not counted' : `${take.taken ? 'yes' : 'no'} ${Math.floor(take.tokens)}`;
+
+/** The rights that a document names behind these words. */
+async function rightsAfter(words: string): Promise<string[]> {
+  const text = (await readFile('docs/records.md', 'utf8')).replaceAll('\n', ' ');
+  const [rights = ''] = (text.split(words)[1] ?? '').split('`');
+  return rights.split(' ').filter((right) => right !== '');
+}
+
+t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const { client, url } = server;
+  const microseconds = async (): Promise<number> => {
+    const [seconds, rest] = await client.time();
+    return Number(seconds) * 1_000_000 + Number(rest);
+  };
+  t.beforeEach(() => client.flushall());
+
+  t.test('gateways take from one bucket, which ends when it would be full again', async (t) => {
+    const [one, other] = [await openReady(t, { url }), await openReady(t, { url })];
+    const takes = [one, other, one, other].map(async ({ rate }) => rate.take('m_1'));
+    t.same((await Promise.all(takes)).map(short).toSorted(), ['no 0', 'yes 0', 'yes 1', 'yes 2']);
+    const left = await client.pttl(name);
+    t.ok(left > 2_000 && left <= 3_000, `${left} ms`);
+    t.equal(short(await one.rate.take('m_2')), 'yes 2', 'others are not held up');
+  });
+
+  t.test('at once through many connections no token is taken twice', async (t) => {
+    const options = { burst: 20, requestsPerSecond: 1 };
+    const rates = [await openReady(t, { url }, options), await openReady(t, { url }, options)];
+    const takes = await Promise.all(
+      Array.from({ length: 200 }, async (_, count) => rates[count % 2]?.rate.take('m_1')),
+    );
+    t.equal(takes.filter((take) => take?.taken).length, 20);
+    t.equal(takes.filter((take) => take === null).length, 0);
+  });
+
+  t.test('it fills by the clock of Redis, and never above its size', async (t) => {
+    const { rate } = await openReady(t, { url });
+    await client.set(name, `0 ${(await microseconds()) - 1_000_000}`);
+    t.same([short(await rate.take('m_1')), short(await rate.take('m_1'))], ['yes 0', 'no 0']);
+    await client.set(name, `0.25 ${(await microseconds()) - 3_600_000_000}`);
+    t.equal(short(await rate.take('m_1')), 'yes 2');
+  });
+
+  t.test(
+    'a clock that was set back neither gives tokens nor keeps a merchant out until it has caught up',
+    async (t) => {
+      const { rate } = await openReady(t, { url });
+      await client.set(name, `0 ${(await microseconds()) + 3_600_000_000}`);
+      t.equal(short(await rate.take('m_1')), 'no 0');
+      const [, filledAt = ''] = ((await client.get(name)) ?? '').split(' ');
+      t.ok(Number(filledAt) <= (await microseconds()), 'from now on it fills');
+      const left = await client.pttl(name);
+      t.ok(left > 2_000 && left <= 3_000, `${left} ms`);
+    },
+  );
+
+  t.test('limits that were changed hold for what is there, and what is damaged is a full bucket', async (t) => {
+    const { rate } = await openReady(t, { url }, { burst: 2 });
+    await client.set(name, `50 ${await microseconds()}`);
+    t.equal(short(await rate.take('m_1')), 'yes 1');
+    await client.set(name, 'whatever');
+    t.equal(short(await rate.take('m_1')), 'yes 1');
+  });
+
+  t.test('deployments and environments on one Redis are apart', async (t) => {
+    const limits = { burst: 1, requestsPerSecond: 1 };
+    const { rate } = await openReady(t, { url }, limits);
+    t.equal(short(await rate.take('m_1')), 'yes 0');
+    t.equal(short(await rate.take('m_1')), 'no 0');
+    t.equal(short(await (await openReady(t, { url }, { ...limits, prefix: 'other:' })).rate.take('m_1')), 'yes 0');
+    t.equal(short(await (await openReady(t, { url }, { ...limits, environment: 'test' })).rate.take('m_1')), 'yes 0');
+    const names = (await client.keys('*:m_1')).toSorted();
+    t.same(names, ['mg:rate:live:m_1', 'mg:rate:test:m_1', 'other:rate:live:m_1']);
+  });
+
+  t.test('the rights that the documentation names are enough, and less is told', async (t) => {
+    const rights = await rightsAfter('on one server: `');
+    const more = await rightsAfter('With `rateLimit.shared` it needs these as well: `');
+    t.ok(rights.length > 10 && more.length > 0);
+    await client.call('ACL', 'SETUSER', 'counts', 'on', '>secret', 'resetkeys', '~mg:*', ...rights, ...more);
+    await client.call('ACL', 'SETUSER', 'reads', 'on', '>secret', 'resetkeys', '~mg:*', ...rights);
+    const { rate, told } = await openReady(t, { url, username: 'counts', password: 'secret' });
+    t.equal(short(await rate.take('m_1')), 'yes 2');
+    await client.script('FLUSH');
+    t.equal(short(await rate.take('m_1')), 'yes 1', 'a script that is gone is given again');
+    t.same(told, []);
+    const without = open(t, { url, username: 'reads', password: 'secret' });
+    await until(async () => (await without.rate.take('m_1')) === null && without.told.length > 0, 'it is told');
+    t.equal(without.told.length, 1);
+    t.match(without.told[0], /^lost: .*can't run this command/);
+  });
+
+  t.test('a replica, which takes no writes, counts nothing', async (t) => {
+    const replica = await startRedis(t, [`replicaof 127.0.0.1 ${server.port}`]);
+    const { rate, told } = open(t, { url: replica.url });
+    await until(async () => (await rate.take('m_1')) === null && told.length > 0, 'it is told');
+    t.match(told[0], /^lost: .*READONLY/);
+  });
+
+  t.test('a Redis that hangs is waited for once, and not by those who come later', async (t) => {
+    const { rate, told, time } = await openReady(t, { url }, { waitMilliseconds: 50 });
+    server.signal('SIGSTOP');
+    t.teardown(() => {
+      server.signal('SIGCONT');
+    });
+    const startedAt = performance.now();
+    const waiting = [rate.take('m_1'), rate.take('m_2')];
+    t.ok(waiting.every((take) => take instanceof Promise));
+    t.same(await Promise.all(waiting.map(async (take) => take)), [null, null]);
+    const waited = performance.now() - startedAt;
+    t.ok(waited < 2_000, `${waited} ms, of a commandTimeoutMilliseconds of ten seconds`);
+    t.same(told, ['lost: no answer within 50 ms']);
+    time.now += 499;
+    t.equal(rate.take('m_1'), null, 'at once');
+    server.signal('SIGCONT');
+    await until(async () => (await client.get(name)) !== null, 'what was asked is done in the end');
+    t.equal(rate.take('m_1'), null, 'an answer that comes too late ends nothing');
+    time.now += 1;
+    const before = await client.get(name);
+    const later = Array.from({ length: 100 }, () => rate.take('m_1'));
+    t.ok(
+      later.every((take) => take === null),
+      'at once, also where one asks whether it is over',
+    );
+    await until(async () => (await client.get(name)) !== before, 'one has asked');
+    t.equal((await client.get(name))?.startsWith('0'), false, 'and no more than one');
+    await until(async () => {
+      time.now += 500;
+      return (await rate.take('m_1')) !== null;
+    }, 'it counts again');
+    t.equal(told.length, 1, 'and is not said to until it has gone well for a while');
+    time.now += 5_000;
+    await rate.take('m_1');
+    t.same(told, ['lost: no answer within 50 ms', 'found']);
+  });
+
+  t.test('what fails now and then is one outage, not many', async (t) => {
+    const { rate, told, time } = await openReady(t, { url });
+    await client.lpush(name, 'no text');
+    for (let count = 0; count < 5; count += 1) {
+      t.equal(await rate.take('m_1'), null);
+      time.now += 500;
+      await until(async () => {
+        time.now += 500;
+        return (await rate.take('m_2')) !== null;
+      }, 'it counts others');
+    }
+    t.equal(told.length, 1, told.join());
+    t.match(told[0], /^lost: .*WRONGTYPE/);
+  });
+
+  t.test('a Redis that is lost is found by itself, empty and with full buckets', async (t) => {
+    const { rate, told, time } = await openReady(t, { url });
+    for (let count = 0; count < 4; count += 1) await rate.take('m_1');
+    await server.kill();
+    await until(() => Promise.resolve(told.length === 1), 'it is told');
+    t.equal(rate.take('m_1'), null, 'at once');
+    await server.restart();
+    await until(async () => {
+      time.now += 500;
+      return (await rate.take('m_2')) !== null;
+    }, 'it counts again');
+    t.equal(short(await rate.take('m_1')), 'yes 2');
+    time.now += 5_000;
+    await rate.take('m_1');
+    t.equal(told.length, 2);
+    t.equal(told[1], 'found');
+  });
+
+  t.test('before it is connected nothing waits and nothing is an outage', (t) => {
+    const { rate, told } = open(t, { url });
+    t.equal(rate.take('m_1'), null);
+    t.same(told, []);
+    t.end();
+  });
+});
+
+t.test('merchants counted in a Redis Cluster', { skip: withoutRedis }, async (t) => {
+  const cluster = await startCluster(t, { replicas: false, settings: ['cluster-require-full-coverage no'] });
+  const rights = [...(await rightsAfter('on one server: `')), ...(await rightsAfter('besides those above: `'))];
+  const more = await rightsAfter('With `rateLimit.shared` it needs these as well: `');
+  for (const { client } of cluster.nodes) {
+    await client.call('ACL', 'SETUSER', 'counts', 'on', '>secret', 'resetkeys', '~mg:*', ...rights, ...more);
+  }
+  const address = {
+    cluster: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+    ...{ username: 'counts', password: 'secret' },
+  };
+
+  await t.test('each at the master of its name, with the documented rights', async (t) => {
+    const [one, other] = [await openReady(t, address), await openReady(t, address)];
+    const merchants = Array.from({ length: 12 }, (_, count) => `m_${count}`);
+    const owners = new Set<string>();
+    for (const id of merchants) {
+      const takes = [
+        await one.rate.take(id),
+        await other.rate.take(id),
+        await one.rate.take(id),
+        await other.rate.take(id),
+      ];
+      t.same(takes.map(short), ['yes 2', 'yes 1', 'yes 0', 'no 0'], id);
+      const owner = await cluster.ownerOf(`mg:rate:live:${id}`);
+      t.equal(await owner.client.exists(`mg:rate:live:${id}`), 1);
+      owners.add(owner.id);
+    }
+    t.ok(owners.size > 1, `${owners.size} masters`);
+  });
+
+  await t.test('its masters are connected to before the first count', async (t) => {
+    const user = { username: 'early', password: 'secret' };
+    for (const { client } of cluster.nodes) {
+      await client.call('ACL', 'SETUSER', 'early', 'on', '>secret', 'resetkeys', '~mg:*', ...rights, ...more);
+    }
+    const { rate } = open(t, { ...address, ...user });
+    await until(async () => {
+      const lists = await Promise.all(cluster.nodes.map(({ client }) => client.client('LIST')));
+      return lists.every((list) => String(list).includes('user=early'));
+    }, 'each is connected to');
+    t.ok(rate);
+  });
+
+  await t.test('a master that is lost costs its own merchants a wait, and is one outage', async (t) => {
+    const { rate, told, time } = await openReady(t, address, { waitMilliseconds: 200 });
+    const lost = await cluster.ownerOf('mg:rate:live:m_1');
+    const others = Array.from({ length: 20 }, (_, count) => `other_${count}`);
+    let living = '';
+    for (const id of others) if ((await cluster.ownerOf(`mg:rate:live:${id}`)).id !== lost.id) living = id;
+    await until(async () => {
+      time.now += 500;
+      return (await rate.take('m_1')) !== null;
+    }, 'its master counts');
+    told.length = 0;
+    await lost.kill();
+    for (let count = 0; count < 3; count += 1) {
+      await until(async () => {
+        time.now += 500;
+        return (await rate.take('m_1')) === null;
+      }, 'they are not counted');
+      await until(async () => {
+        time.now += 500;
+        return (await rate.take(living)) !== null;
+      }, 'others are');
+    }
+    t.equal(told.length, 1, told.join());
+    t.match(told[0], /^lost: /);
+  });
+});

@@ -1,0 +1,156 @@
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import https from 'node:https';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import { startRedis, withoutRedis } from '../adapters/redis-server.js';
+import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+import { liveKey, recordsOf, startUpstream } from '../http/harness.js';
+import { productCommand } from '../product-command.js';
+
+const burst = 10;
+const notCounting = 'Redis does not count requests; each process counts for itself';
+
+/** A gateway that is a process of its own. */
+interface GatewayProcess {
+  /** Resolves with the status. */
+  ask(): Promise<number>;
+  /** How many requests it has counted so. */
+  counted(how: 'together' | 'alone'): Promise<number>;
+  log(): string;
+}
+
+t.test('gateways that are processes of their own limit a merchant together', { skip: withoutRedis }, async (t) => {
+  const redis = await startRedis(t);
+  const upstream = await startUpstream(t);
+  const { cert, key } = await createSelfSigned(new Date());
+  const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-integration-'));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const file = (name: string) => path.join(directory, name);
+  await writeFile(file('cert.txt'), cert);
+  await writeFile(file('key.txt'), key);
+  await writeFile(
+    file('config.yaml'),
+    `listen:
+  https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
+  http: null
+  management: { host: 127.0.0.1, port: 0 }
+torExits: { enabled: false }
+accessLog: { destination: ${file('access.log')} }
+keyStore: { kind: redis, redis: { url: "${redis.url}" }, cache: { maxStaleSeconds: 600 } }
+upstreams: { transactions: { url: "${upstream.url}" } }
+routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
+rateLimit: { requestsPerSecond: 1, burst: ${burst}, shared: true }
+`,
+  );
+
+  async function start(): Promise<GatewayProcess> {
+    const child = spawn(...productCommand(['gateway', '--config', file('config.yaml')]), { stdio: 'pipe' });
+    t.teardown(() => child.kill('SIGKILL'));
+    let log = '';
+    const [management, port] = await new Promise<[number, number]>((resolve, reject) => {
+      child.stderr.on('data', (chunk: Buffer) => {
+        log += chunk.toString();
+        const started = /"management":\{[^}]*"port":(\d+)\},"https":\{[^}]*"port":(\d+)\}/.exec(log);
+        if (started !== null) resolve([Number(started[1]), Number(started[2])]);
+      });
+      child.once('exit', () => {
+        reject(new Error(log));
+      });
+    });
+    const agent = new https.Agent({ keepAlive: true, maxSockets: 8, ca: cert });
+    t.teardown(() => {
+      agent.destroy();
+    });
+    return {
+      ask: () =>
+        new Promise((resolve, reject) => {
+          const headers = { 'x-api-key': liveKey };
+          https
+            .get({ host: '127.0.0.1', port, path: '/v1/transactions', agent, headers }, (response) => {
+              response.resume().once('end', () => {
+                resolve(response.statusCode ?? 0);
+              });
+            })
+            .once('error', reject);
+        }),
+      counted: async (how) => {
+        const metrics = await (await fetch(`http://127.0.0.1:${management}/metrics`)).text();
+        return Number(new RegExp(`gateway_rate_limit_counts_total\\{how="${how}"\\} (\\d+)`).exec(metrics)?.[1]);
+      },
+      log: () => log,
+    };
+  }
+
+  const seed = async (): Promise<void> => {
+    for (const [name, value] of Object.entries(recordsOf(liveKey))) await redis.client.set(name, JSON.stringify(value));
+  };
+  const bucket = 'mg:rate:live:m_1';
+  const sumOf = async (how: 'together' | 'alone'): Promise<number> => {
+    const counts = await Promise.all(gateways.map((gateway) => gateway.counted(how)));
+    return counts.reduce((sum, count) => sum + count, 0);
+  };
+  const askAll = (times: number): Promise<number[]> =>
+    Promise.all(Array.from({ length: times }, () => gateways.map((gateway) => gateway.ask())).flat());
+
+  const toldBy = (gateway: GatewayProcess): number => gateway.log().split(notCounting).length - 1;
+
+  await seed();
+  const gateways = [await start(), await start()];
+  for (const gateway of gateways) while ((await gateway.ask()) === 503) await wait(10);
+
+  await t.test('what one lets through is gone for the other', async (t) => {
+    // A machine that is busy makes Redis late now and then, and what was counted alone may be let through besides.
+    let together = 0;
+    while (together < 40) {
+      await redis.client.del(bucket);
+      const [before, startedAt] = [await sumOf('alone'), performance.now()];
+      const statuses = await askAll(20);
+      const passed = statuses.filter((status) => status === 200).length;
+      t.equal(passed + statuses.filter((status) => status === 429).length, 40);
+      const alone = (await sumOf('alone')) - before;
+      together = 40 - alone;
+      const most = burst + Math.ceil((performance.now() - startedAt) / 1000) + alone;
+      t.ok(passed <= most, `${passed} passed, of at most ${most}; ${alone} were counted alone`);
+    }
+    t.ok((await sumOf('together')) >= 40);
+    t.ok((await redis.client.pttl(bucket)) > 0);
+  });
+
+  await t.test('while Redis is away nobody is refused for it, or held up, and each tells it once', async (t) => {
+    const [before, toldBefore] = [await sumOf('alone'), gateways.map(toldBy)];
+    await redis.kill();
+    const startedAt = performance.now();
+    const statuses = await askAll(20);
+    const waited = performance.now() - startedAt;
+    t.ok(
+      statuses.every((status) => status === 200 || status === 429),
+      statuses.join(),
+    );
+    t.ok(statuses.includes(200), 'by a bucket of its own');
+    t.ok(waited < 5_000, `${waited} ms`);
+    t.equal((await sumOf('alone')) - before, 40);
+    for (const gateway of gateways) while (toldBy(gateway) === 0) await wait(10);
+    await askAll(20);
+    const told = gateways.map((gateway, index) => toldBy(gateway) - (toldBefore[index] ?? 0));
+    t.ok(
+      told.every((times) => times <= 1),
+      told.join(),
+    );
+  });
+
+  await t.test('and when it is back they count together again', async (t) => {
+    await redis.restart();
+    await seed();
+    for (const gateway of gateways) {
+      const before = await gateway.counted('together');
+      while ((await gateway.counted('together')) === before) {
+        t.not(await gateway.ask(), 500);
+        await wait(20);
+      }
+    }
+    t.equal(await redis.client.exists(bucket), 1);
+  });
+});
