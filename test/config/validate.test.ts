@@ -162,7 +162,11 @@ t.test('whatever is given, what comes out is of the form of the schema', (t) => 
       const given: Record<string, unknown> = {};
       for (const [path, value] of places) {
         let at: Record<string, unknown> = given;
-        for (const part of path.slice(0, -1)) at = at[part] = Object(at[part] ?? {}) as Record<string, unknown>;
+        for (const part of path.slice(0, -1)) {
+          const before = at[part];
+          // A word would be made an object whose characters cannot be set.
+          at = at[part] = (typeof before === 'object' && before !== null ? before : {}) as Record<string, unknown>;
+        }
         at[path.at(-1) ?? 'x'] = value;
       }
       return Check(configSchema, validate(configSchema, given).value);
