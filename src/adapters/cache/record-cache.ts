@@ -48,26 +48,26 @@ export class RecordCache<Compiled extends object> {
   readonly #flights = new Map<string, Flight<Compiled>>();
   readonly #limits: CacheLimits;
   readonly #hearing: Hearing;
-  readonly #read: (name: string) => Promise<Compiled | KeyStoreUnavailable | null>;
+  readonly #read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>;
 
   /** @param read asks the store; rejects with KeyStoreUnavailable where it cannot be asked */
   constructor(
     limits: CacheLimits,
     hearing: Hearing,
-    read: (name: string) => Promise<Compiled | KeyStoreUnavailable | null>,
+    read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>,
   ) {
     this.#limits = limits;
     this.#hearing = hearing;
     this.#read = read;
     this.#known = new LRUCache({
       ...growingTo(limits.maxEntries),
-      dispose: (_held, _name, reason) => {
+      dispose: (_held, _id, reason) => {
         if (reason === 'evict') this.#knownEvictions += 1;
       },
     });
     this.#unknown = new LRUCache({
       ...growingTo(limits.unknownMaxEntries),
-      dispose: (_held, _name, reason) => {
+      dispose: (_held, _id, reason) => {
         if (reason === 'evict') this.#unknownEvictions += 1;
       },
     });
@@ -77,22 +77,21 @@ export class RecordCache<Compiled extends object> {
    * Finds a record: held and known to be true, just read, or, while the store cannot be asked, held and not older than
    * is allowed. That a record is not there is never said from memory while nothing can be heard.
    */
-  get(name: string): Eventual<RecordRead<Compiled>> {
-    if (!this.#hearing.fresh) return this.#hearing.catchUp().then(() => this.#heldOrAsked(name));
-    return this.#heldOrAsked(name);
+  get(id: string): Eventual<RecordRead<Compiled>> {
+    if (this.#hearing.fresh) return this.#heldOrAsked(id);
+    return this.#hearing.catchUp().then(() => (this.#hearing.fresh ? this.#heldOrAsked(id) : this.#askedOrStale(id)));
   }
 
-  #heldOrAsked(name: string): Eventual<RecordRead<Compiled>> {
-    const held = this.#hearing.fresh ? this.#heldAndYoung(name) : undefined;
-    if (held !== undefined) return this.#answer(held, 'cache', this.#hearing.sinceKnownTrue);
-    return this.#askedOrStale(name);
+  #heldOrAsked(id: string): Eventual<RecordRead<Compiled>> {
+    const held = this.#heldAndYoung(id);
+    return held === undefined ? this.#askedOrStale(id) : this.#answer(held, 'cache', this.#hearing.sinceKnownTrue);
   }
 
-  async #askedOrStale(name: string): Promise<RecordRead<Compiled>> {
+  async #askedOrStale(id: string): Promise<RecordRead<Compiled>> {
     try {
-      return this.#answer(await this.#ask(name), 'store', 0);
+      return this.#answer(await this.#ask(id), 'store', 0);
     } catch (error) {
-      const held = this.#known.get(name);
+      const held = this.#known.get(id);
       const age = this.#hearing.sinceKnownTrue;
       const mayServe = held !== undefined && age <= this.#limits.maxStaleMilliseconds;
       if (!(error instanceof KeyStoreUnavailable) || !mayServe) throw error;
@@ -101,11 +100,11 @@ export class RecordCache<Compiled extends object> {
   }
 
   /** Drops records that may have changed. */
-  drop(names: readonly string[]): void {
-    for (const name of names) {
-      this.#known.delete(name);
-      this.#unknown.delete(name);
-      this.#abandon(name);
+  drop(ids: readonly string[]): void {
+    for (const id of ids) {
+      this.#known.delete(id);
+      this.#unknown.delete(id);
+      this.#abandon(id);
     }
   }
 
@@ -113,12 +112,12 @@ export class RecordCache<Compiled extends object> {
   dropAll(): void {
     this.#known.clear();
     this.#unknown.clear();
-    for (const name of this.#flights.keys()) this.#abandon(name);
+    for (const id of this.#flights.keys()) this.#abandon(id);
   }
 
   /** What is held becomes stale: changes cannot be heard any more, and what arrives now cannot be held. */
   becomeStale(): void {
-    for (const name of this.#flights.keys()) this.#abandon(name);
+    for (const id of this.#flights.keys()) this.#abandon(id);
   }
 
   get figures(): CacheFigures {
@@ -137,51 +136,51 @@ export class RecordCache<Compiled extends object> {
     return { record: value, source, ageMilliseconds };
   }
 
-  #heldAndYoung(name: string): Compiled | KeyStoreUnavailable | null | undefined {
+  #heldAndYoung(id: string): Compiled | KeyStoreUnavailable | null | undefined {
     const now = performance.now();
-    const known = this.#known.get(name);
+    const known = this.#known.get(id);
     if (known !== undefined && now - known.readAt <= this.#limits.maxAgeMilliseconds) return known.value;
-    const unknown = this.#unknown.get(name);
+    const unknown = this.#unknown.get(id);
     if (unknown !== undefined && now - unknown.readAt <= this.#limits.unknownMaxAgeMilliseconds) return null;
     return undefined;
   }
 
-  #ask(name: string): Flight<Compiled>['answer'] {
-    const underWay = this.#flights.get(name);
+  #ask(id: string): Flight<Compiled>['answer'] {
+    const underWay = this.#flights.get(id);
     if (underWay !== undefined) return underWay.answer;
     const flight: Flight<Compiled> = {
       mayBeHeld: this.#hearing.fresh,
-      answer: this.#read(name).then(
+      answer: this.#read(id).then(
         (value) => {
-          this.#land(name, flight, value);
+          this.#land(id, flight, value);
           return value;
         },
         (error: unknown) => {
-          if (this.#flights.get(name) === flight) this.#flights.delete(name);
+          if (this.#flights.get(id) === flight) this.#flights.delete(id);
           throw error;
         },
       ),
     };
-    this.#flights.set(name, flight);
+    this.#flights.set(id, flight);
     return flight.answer;
   }
 
-  #land(name: string, flight: Flight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {
-    if (this.#flights.get(name) === flight) this.#flights.delete(name);
+  #land(id: string, flight: Flight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {
+    if (this.#flights.get(id) === flight) this.#flights.delete(id);
     if (!flight.mayBeHeld || !this.#hearing.fresh) return;
     const readAt = performance.now();
     if (value === null) {
-      this.#known.delete(name);
-      this.#unknown.set(name, { readAt });
+      this.#known.delete(id);
+      this.#unknown.set(id, { readAt });
     } else {
-      this.#known.set(name, { value, readAt });
+      this.#known.set(id, { value, readAt });
     }
   }
 
   /** Whoever asks from now on asks anew; whoever waits already asked before the change. */
-  #abandon(name: string): void {
-    const flight = this.#flights.get(name);
+  #abandon(id: string): void {
+    const flight = this.#flights.get(id);
     if (flight !== undefined) flight.mayBeHeld = false;
-    this.#flights.delete(name);
+    this.#flights.delete(id);
   }
 }

@@ -29,6 +29,16 @@ export class RecordNames {
     return `${this.#prefix}merchant:${merchantId}`;
   }
 
+  /** Of names, the look-up ids of those that are keys'. */
+  lookupIdsOf(names: readonly string[]): string[] {
+    return behind(this.key(''), names);
+  }
+
+  /** Of names, the ids of merchants of those that are theirs. */
+  merchantIdsOf(names: readonly string[]): string[] {
+    return behind(this.merchant(''), names);
+  }
+
   gateway(instanceId: string): string {
     return `${this.#prefix}gateway:${instanceId}`;
   }
@@ -47,4 +57,8 @@ export class RecordNames {
   get tracked(): readonly string[] {
     return [this.key(''), this.merchant(''), this.meta, this.revision];
   }
+}
+
+function behind(prefix: string, names: readonly string[]): string[] {
+  return names.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
 }

@@ -44,8 +44,8 @@ export class RedisRecords implements Records {
     const outage = new Outage(options);
     const events: LinkEvents = {
       onChanged: (names) => {
-        this.#keys.drop(names);
-        this.#merchants.drop(names);
+        this.#keys.drop(this.#names.lookupIdsOf(names));
+        this.#merchants.drop(this.#names.merchantIdsOf(names));
         if (names.includes(this.#names.meta)) this.#heartbeat.doubt();
         else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
       },
@@ -69,16 +69,19 @@ export class RedisRecords implements Records {
       clock,
       maxStaleMilliseconds: cache.maxStaleMilliseconds,
     });
-    this.#keys = new RecordCache(cache, this.#heartbeat, (name) => this.#read(name, compileKeyRecord));
-    this.#merchants = new RecordCache(cache, this.#heartbeat, (name) => this.#read(name, compileMerchantRecord));
+    // Held by their ids: a name would have to be made, and hashed, for each look-up.
+    this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#read(this.#names.key(id), compileKeyRecord));
+    this.#merchants = new RecordCache(cache, this.#heartbeat, (id) =>
+      this.#read(this.#names.merchant(id), compileMerchantRecord),
+    );
   }
 
   key(lookupId: string): Eventual<RecordRead<CompiledKey>> {
-    return this.#keys.get(this.#names.key(lookupId));
+    return this.#keys.get(lookupId);
   }
 
   merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>> {
-    return this.#merchants.get(this.#names.merchant(merchantId));
+    return this.#merchants.get(merchantId);
   }
 
   unavailableReason(): string | null {
