@@ -1,6 +1,6 @@
 import type { Whereabouts } from '../gateway/ports.js';
 import { maskKeys } from '../telemetry/mask-keys.js';
-import { cut, quote, serialise } from '../telemetry/serialise.js';
+import { cut, decimal, quote, serialise } from '../telemetry/serialise.js';
 import { uniqueId } from '../telemetry/unique-id.js';
 import type { Exchange } from './exchange.js';
 import type { RefusedRequest } from './protocol-errors.js';
@@ -15,8 +15,7 @@ export function accessLine(exchange: Exchange, environment: string): string {
   const sent = forwarded ? `,"body":{"bytes":${exchange.requestBodyBytes}}` : '';
   const key = keyOf(exchange);
   const tor = outcome === 'tor_blocked' && exchange.torListDigest !== null ? exchange.torListDigest : null;
-  const record = answer && `,"record":{"source":"${answer.source}","age":${answer.ageMilliseconds}}`;
-  const upstream = `,"upstream":{"name":${quote(match?.route.upstream ?? '')},"duration":${exchange.upstreamDuration}}`;
+  const record = answer && `,"record":{"source":"${answer.source}","age":${decimal(answer.ageMilliseconds, 3)}}`;
   return (
     `{"@timestamp":"${timeText(exchange.receivedAt)}"` +
     (trace === null ? '' : `,"trace":{"id":"${trace.traceId}"}`) +
@@ -31,12 +30,17 @@ export function accessLine(exchange: Exchange, environment: string): string {
     (tor === null ? '' : `,"tor_list":{"digest":"${tor}"}`) +
     (record ?? '') +
     (match === null ? '' : `,"route":${quote(match.route.path)}`) +
-    `${forwarded ? upstream : ''}}` +
+    `${forwarded ? upstreamOf(exchange) : ''}}` +
     `,"user_agent":{"original":${quote(shown(exchange.headers.userAgent[0] ?? ''))}}` +
     `,"event":{${eventOf(outcome)}` +
     (detail === null ? '' : `,"reason":${quote(shown(detail))}`) +
-    `,"duration":${Math.round(exchange.duration * 1_000_000)}}}`
+    `,"duration":${decimal(exchange.duration * 1_000_000, 0)}}}`
   );
+}
+
+function upstreamOf({ match, upstreamDuration }: Exchange): string {
+  const duration = upstreamDuration === null ? 'null' : decimal(upstreamDuration, 3);
+  return `,"upstream":{"name":${quote(match?.route.upstream ?? '')},"duration":${duration}}`;
 }
 
 /** Where the client address is, as far as it is known. */

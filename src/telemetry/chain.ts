@@ -1,6 +1,6 @@
 import { createHash, createHmac, createSecretKey } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
-import { serialise } from './serialise.js';
+import { decimal, serialise } from './serialise.js';
 import { uniqueId } from './unique-id.js';
 
 /** What stands in for the hash before the first line of a chain. */
@@ -60,7 +60,7 @@ export class Chain {
    */
   seal(line: string): string {
     this.#sequence += 1;
-    const text = `${this.#head}${line.slice(1, -2)},"sequence":${this.#sequence}`;
+    const text = `${this.#head}${line.slice(1, -2)},"sequence":${decimal(this.#sequence, 0)}`;
     this.#previous = chainHash(this.#secret, this.#previous, text);
     return `${text},"hash":"${this.#previous}"}}`;
   }
