@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { loadConfig } from '../../src/config/load.js';
@@ -47,6 +48,9 @@ t.test('the image is built from the lock file, and holds nothing but what it run
 t.test('it runs without a shell, as a user without rights, and says what it is', (t) => {
   t.same(textsOf('USER', lastStage), ['1000:1000']);
   t.same(JSON.parse(textsOf('ENTRYPOINT', lastStage)[0] ?? ''), ['node', '/app/dist/cli/main.js']);
+  const [, options = ''] = /NODE_OPTIONS=(\S+)/.exec(textsOf('ENV', lastStage).join(' ')) ?? [];
+  const { status } = spawnSync(process.execPath, ['-e', ''], { env: { NODE_OPTIONS: options } });
+  t.equal(status, 0, 'Node takes the options that it gives');
   t.doesNotThrow(() => void JSON.parse(textsOf('CMD', lastStage)[0] ?? ''));
   t.match(textsOf('HEALTHCHECK', lastStage)[0], /CMD \["node", /);
   const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };

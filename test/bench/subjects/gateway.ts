@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { startRedis, withoutRedis } from '../../adapters/redis-server.js';
@@ -13,6 +14,9 @@ const { BENCH_PROFILE: profiles = '' } = process.env;
 const profiling = profiles === '' ? [] : ['--cpu-prof', '--cpu-prof-dir', path.resolve(profiles)];
 
 const product = ['dist/cli/main.js', 'gateway', '--config'];
+
+/** Options of Node that the image gives it. */
+const nodeOptions = /\bNODE_OPTIONS=(\S+)/.exec(readFileSync('Dockerfile', 'utf8'))?.slice(1) ?? [];
 
 /** What a gateway is to be. */
 interface Kind {
@@ -38,7 +42,7 @@ export function gateway({ name, title, log, program = product, keys, changes = f
       await writeRecords(redis.client, place);
       const { configFile, logFile, torFile } = await writeConfig(place, directory, redis.url);
       const { pid, found } = await startProgram(place.t, {
-        ...{ command: process.execPath, args: [...profiling, ...program, configFile], isSubject: true },
+        ...{ command: process.execPath, args: [...nodeOptions, ...profiling, ...program, configFile], isSubject: true },
         started: /(\{[^\n]+"the gateway takes requests"\})/,
       });
       const { http, https } = JSON.parse(found) as Record<'http' | 'https', { readonly port: number }>;
