@@ -2,6 +2,7 @@ import type { Credential } from '../policy/facts.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import { compileOriginPatterns } from '../policy/origins.js';
 import { compilePermissions } from '../policy/permissions.js';
+import type { Permissions } from '../policy/permissions.js';
 import Type, { Compile, type Static, type TSchema } from '../typebox/typebox.js';
 
 /** The most entries that a list in a record may have; a longer one is refused, not cut. */
@@ -86,8 +87,23 @@ export function compileKeyRecord(value: unknown): CompiledKey {
     environment: key.environment,
     keyStatus: key.status,
     expiresAt: key.expiresAt === null ? null : parseMoment(key.expiresAt),
-    permissions: compilePermissions(key.permissions),
+    permissions: permissionsOf(key.permissions),
   }));
+}
+
+/** Permissions as they were compiled before. Many keys have the same ones, and a hundred thousand keys may be held. */
+const knownPermissions = new Map<string, Permissions>();
+const maxKnownPermissions = 1_000;
+const longestKnownName = 1_024;
+
+function permissionsOf(entries: readonly string[]): Permissions {
+  const name = JSON.stringify(entries);
+  const known = knownPermissions.get(name);
+  if (known !== undefined) return known;
+  const permissions = compilePermissions(entries);
+  if (knownPermissions.size < maxKnownPermissions && name.length <= longestKnownName)
+    knownPermissions.set(name, permissions);
+  return permissions;
 }
 
 /**

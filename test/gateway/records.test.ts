@@ -181,6 +181,24 @@ t.test('a credential is what its two records say', (t) => {
   t.end();
 });
 
+t.test('a key has the permissions of its own record, whatever records were read before', (t) => {
+  const read = (...permissions: string[]) => compileKeyRecord({ ...keyRecord, permissions }).permissions;
+  for (let time = 0; time < 2; time += 1) {
+    for (let number = 0; number < 1_500; number += 1) {
+      const own = read(`payouts-${number}:read`, 'wallets:write');
+      t.ok(own.allow(`payouts-${number}`, 'read') && own.allow('wallets', 'write'));
+      t.notOk(own.allow(`payouts-${number}`, 'write') || own.allow('wallets', 'read'));
+      t.notOk(own.allow(`payouts-${number + 1}`, 'read'));
+    }
+    t.throws(() => read('payouts-1:read,wallets:write'), MalformedRecord);
+    t.throws(() => read('payouts-1:read","wallets:write'), MalformedRecord);
+  }
+  t.ok(read('wallets:write', 'payouts:read').allow('payouts', 'read'));
+  t.notOk(read('wallets:write').allow('payouts', 'read'));
+  t.notOk(read().allow('wallets', 'write'));
+  t.end();
+});
+
 t.test('null is a list that is not configured, an empty list admits nobody', (t) => {
   const open = read(keyRecord, { ...merchantRecord, ipAllowlist: null, originAllowlist: null });
   t.equal(open.ipAllowlist, null);
