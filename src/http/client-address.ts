@@ -53,13 +53,16 @@ export function resolveClientAddress(
   onHop?.({ address: peer, trusted: peerIsTrusted });
   if (!peerIsTrusted || forwardedFor.length === 0) return peer;
   let client = peer;
-  for (const entry of forwardedFor.join(',').split(',').reverse()) {
-    const address = readEntry(entry);
+  const list = forwardedFor.length === 1 ? (forwardedFor[0] ?? '') : forwardedFor.join(',');
+  for (let end = list.length; end >= 0;) {
+    const comma = end === 0 ? -1 : list.lastIndexOf(',', end - 1);
+    const address = readEntry(list.slice(comma + 1, end));
     if (address === null) return null;
     client = address;
     const trusted = trustedProxies.contains(address);
     onHop?.({ address, trusted });
     if (!trusted) break;
+    end = comma;
   }
   return client;
 }
