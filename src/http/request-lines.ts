@@ -61,7 +61,8 @@ class RequestLines {
       this.#at = end + 1;
       if (this.#part === 'trailers') this.#part = line === '\r' ? 'head' : 'trailers';
       else if (/^0*\r?$|^0+[; \t]/.test(line)) this.#part = 'trailers';
-      else this.#left = Number.parseInt(line, 16) + 2;
+      // Node's parser ends the connection at a size that is none. Nothing behind it is found.
+      else this.#left = /^[\da-f]+(?:[; \t]|\r?$)/i.test(line) ? Number.parseInt(line, 16) + 2 : Infinity;
     }
     while (this.#left === 0 && (this.#bytes[this.#at] === cr || this.#bytes[this.#at] === lf)) this.#at++;
   }

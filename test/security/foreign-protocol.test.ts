@@ -169,6 +169,25 @@ t.test('words of another protocol elsewhere in a request mean nothing, and a spl
   }
 });
 
+// A size that is no number was added to where the next request begins: the search for it never ended, and nobody was
+// answered any more.
+t.test('a chunk whose size is no number ends its connection, and nothing else', { timeout: 20_000 }, async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const open = post.replace('Content-Length: 2', 'Transfer-Encoding: chunked').replace('{}', '');
+  for (const size of ['zz', '-5', '-99999', '+5', '0x5', ' 5', '5 5', 'g5', ';a=b', 'NaN']) {
+    for (const parts of [
+      [open, `${size}\r\n`],
+      [`${open}2\r\n{}\r\n`, `${size}\r\n`, get],
+    ]) {
+      gateway.lines.length = 0;
+      const received = await converse(connect(gateway.https, gateway.ca), parts);
+      t.same(statusesOf(received), ['400'], size);
+      t.equal(gateway.lines.length, 1, size);
+    }
+  }
+});
+
 /** A request that HTTP allows, framed in one of the ways that it has, whose body may look like anything. */
 function soundRequest(random: Random): string {
   const looks = ['', get, `GET / RTSP/1.1\r\n${head}\r\n`, '0\r\n\r\n', '\r\n', '\n', 'x'.repeat(random.below(9_000))];
