@@ -14,7 +14,7 @@ export interface TlsSettings {
   readonly clientCertificates: ClientCertificates;
 }
 
-/** Forward secrecy and authenticated encryption alone. The groups are OpenSSL's own, post-quantum ones where it has them. */
+/** Forward secrecy and authenticated encryption alone. */
 const ciphers = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
@@ -26,6 +26,13 @@ const ciphers = [
   'ECDHE-ECDSA-CHACHA20-POLY1305',
   'ECDHE-RSA-CHACHA20-POLY1305',
 ].join(':');
+
+/**
+ * Elliptic curves alone, with post-quantum keys beside one where OpenSSL has them. By itself it also takes the finite-field
+ * groups of TLS 1.3: the largest costs the event loop a hundred times as much as X25519, and a client that sends recorded
+ * bytes nothing.
+ */
+const groups = ['X25519MLKEM768', 'X25519', 'P-256', 'X448', 'P-521', 'P-384'].filter(isKnownGroup).join(':');
 
 /** How long a session can be resumed, in seconds. */
 const sessionTimeout = 3_600;
@@ -47,6 +54,7 @@ export function compileContexts(material: TlsMaterial, ticketKeys: Buffer, setti
     key: chosen.map(({ key }) => key),
     ...(clientCa === null ? {} : { ca: clientCa }),
     ciphers,
+    ecdhCurve: groups,
     honorCipherOrder: true,
     minVersion: settings.minVersion,
     secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_NO_COMPRESSION,
@@ -71,6 +79,16 @@ export function compileContexts(material: TlsMaterial, ticketKeys: Buffer, setti
       return contexts.get(name) ?? contexts.get(`*${name.slice(Math.max(name.indexOf('.'), 0))}`);
     },
   };
+}
+
+/** Whether OpenSSL has a group. One that it does not know would have it refuse the whole list. */
+function isKnownGroup(name: string): boolean {
+  try {
+    createSecureContext({ ecdhCurve: name });
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** The certificates that cover a name, those that name it itself before wildcards. */

@@ -11,6 +11,7 @@ const known: Readonly<Record<string, TlsRefusal>> = {
   ERR_SSL_VERSION_TOO_LOW: 'version',
   ERR_SSL_NO_SHARED_CIPHER: 'cipher',
   ERR_SSL_NO_SUITABLE_SIGNATURE_ALGORITHM: 'cipher',
+  ERR_SSL_NO_SUITABLE_KEY_SHARE: 'cipher',
   ERR_SSL_NO_APPLICATION_PROTOCOL: 'alpn',
   ERR_TLS_HANDSHAKE_TIMEOUT: 'timeout',
   ECONNRESET: 'hang_up',
