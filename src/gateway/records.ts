@@ -94,15 +94,16 @@ export function compileKeyRecord(value: unknown): CompiledKey {
 /** Permissions as they were compiled before. Many keys have the same ones, and a hundred thousand keys may be held. */
 const knownPermissions = new Map<string, Permissions>();
 const maxKnownPermissions = 1_000;
-const longestKnownName = 1_024;
+const mostKnownEntries = 16;
 
 function permissionsOf(entries: readonly string[]): Permissions {
+  if (entries.length > mostKnownEntries) return compilePermissions(entries);
   const name = JSON.stringify(entries);
   const known = knownPermissions.get(name);
   if (known !== undefined) return known;
   const permissions = compilePermissions(entries);
-  if (knownPermissions.size < maxKnownPermissions && name.length <= longestKnownName)
-    knownPermissions.set(name, permissions);
+  if (knownPermissions.size >= maxKnownPermissions) knownPermissions.clear();
+  knownPermissions.set(name, permissions);
   return permissions;
 }
 

@@ -122,7 +122,7 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
 
 function createHttpServer(handler: http.RequestListener, limits: ConnectionLimits): http.Server {
   const serve: http.RequestListener = (request, response) => {
-    if (!namesHttp(request)) request.httpVersion = 'of another protocol'; // refused in protocol.ts
+    if (!namesHttp(request)) request.httpVersion = 'not found in its request line'; // refused in protocol.ts
     request.method = servedMethod(request.method);
     handler(request, response);
   };

@@ -15,6 +15,8 @@ class RequestLines {
   /** What has come and is not passed yet, from `#at` on. */
   #bytes: Buffer = none;
   #at = 0;
+  /** Where `#bytes` are kept together, with room for more of them. */
+  #store: Buffer = none;
   /** What is left of a body, or of a chunk with its line end. */
   #left = 0;
   #part: 'head' | 'chunks' | 'trailers' = 'head';
@@ -26,11 +28,10 @@ class RequestLines {
 
   /** Has to see bytes before Node's parser does. */
   take(bytes: Buffer): void {
-    this.#bytes = this.#at < this.#bytes.length ? Buffer.concat([this.#bytes.subarray(this.#at), bytes]) : bytes;
+    this.#bytes = this.#at < this.#bytes.length ? this.#behindLeft(bytes) : bytes;
     this.#at = 0;
     this.#passBody();
-    // Blanks and empty lines are not in Node's limit of a head. What is let go is not found when it is looked for.
-    if (this.#bytes.length - this.#at > this.#maxBytes + bytes.length) this.#at = this.#bytes.length;
+    if (this.#bytes.length - this.#at > this.#maxBytes + bytes.length) this.#letGo();
     this.#release();
   }
 
@@ -44,6 +45,7 @@ class RequestLines {
     const framing = framingOf(rawHeaders);
     if (framing === 'chunked') this.#part = 'chunks';
     else this.#left = framing;
+    this.#passBody(); // or what has come of it would be kept until the next packet
     this.#release();
     return isHttp && end >= 0;
   }
@@ -67,6 +69,26 @@ class RequestLines {
     while (this.#left === 0 && (this.#bytes[this.#at] === cr || this.#bytes[this.#at] === lf)) this.#at++;
   }
 
+  /** What is left with bytes behind it, in a store that doubles: a head can come byte by byte. */
+  #behindLeft(bytes: Buffer): Buffer {
+    const left = this.#bytes.subarray(this.#at);
+    const length = left.length + bytes.length;
+    let start = left.byteOffset;
+    if (left.buffer !== this.#store.buffer || start + length > this.#store.length) {
+      this.#store = Buffer.allocUnsafeSlow(2 * length);
+      start = 0;
+      left.copy(this.#store);
+    }
+    bytes.copy(this.#store, start + left.length);
+    return this.#store.subarray(start, start + length);
+  }
+
+  /** Blanks and zeros are not in Node's limits. What is let go is not found when it is looked for, nor what is behind it. */
+  #letGo(): void {
+    this.#at = this.#bytes.length;
+    if (this.#part !== 'head') this.#left = Infinity;
+  }
+
   #passBlanks(): boolean {
     const from = this.#at;
     while (this.#bytes[this.#at] === blank) this.#at++;
@@ -81,6 +103,7 @@ class RequestLines {
   #release(): void {
     if (this.#at < this.#bytes.length) return;
     this.#bytes = none;
+    this.#store = none;
     this.#at = 0;
   }
 }
@@ -90,8 +113,10 @@ function framingOf(rawHeaders: readonly string[]): number | 'chunked' {
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? '';
     // Of the names that requests have, few are as long as these.
-    if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') return 'chunked';
-    if (name.length === 14 && name.toLowerCase() === 'content-length') return Number(rawHeaders[index + 1]);
+    const value = rawHeaders[index + 1] ?? '';
+    // To Node's parser an empty coding is none.
+    if (name.length === 17 && value !== '' && name.toLowerCase() === 'transfer-encoding') return 'chunked';
+    if (name.length === 14 && name.toLowerCase() === 'content-length') return Number(value);
   }
   return 0;
 }

@@ -59,7 +59,9 @@ function isForwardable(name: string): boolean {
   const lowerCase = name.toLowerCase();
   const fate =
     lowerCase !== 'host' && !hopByHopNames.has(lowerCase) && !traceNames.has(lowerCase) && !isReservedHeader(name);
-  if (knownFates.size < maxKnownFates && name.length <= longestKnownName) knownFates.set(name, fate);
+  if (name.length > longestKnownName) return fate;
+  if (knownFates.size >= maxKnownFates) knownFates.clear();
+  knownFates.set(name, fate);
   return fate;
 }
 

@@ -130,6 +130,7 @@ export class AnswerReader implements Dispatcher.DispatchHandler {
 class AnswerStream extends Readable {
   readonly #controller: Dispatcher.DispatchController;
   readonly #deadline: NodeJS.Timeout;
+  #isSilent = false;
 
   constructor(controller: Dispatcher.DispatchController, timeoutSeconds: number) {
     super();
@@ -137,20 +138,30 @@ class AnswerStream extends Readable {
     this.#deadline = setTimeout(() => {
       // Then it is the caller who is slow, and has limits of its own.
       if (controller.paused) this.#deadline.refresh();
-      else this.destroy(new GatewayError('upstream_timeout', `nothing came for ${timeoutSeconds} s`));
+      else this.#endIfStillSilent(timeoutSeconds);
     }, timeoutSeconds * 1000);
   }
 
   /** Takes the next piece. */
   add(chunk: Buffer): void {
+    this.#isSilent = false;
     this.#deadline.refresh();
     if (!this.push(chunk)) this.#controller.pause();
   }
 
   /** Nothing more will come. */
   complete(): void {
+    this.#isSilent = false;
     clearTimeout(this.#deadline);
     this.push(null);
+  }
+
+  /** A process that stood still comes to its timers before it reads what has come meanwhile. */
+  #endIfStillSilent(seconds: number): void {
+    this.#isSilent = true;
+    setImmediate(() => {
+      if (this.#isSilent) this.destroy(new GatewayError('upstream_timeout', `nothing came for ${seconds} s`));
+    });
   }
 
   override _read(): void {

@@ -45,8 +45,10 @@ export function compileOriginPatterns(entries: readonly string[]): OriginPattern
   return {
     matches(claim) {
       // A merchant's pages say the same again and again, and to read it costs more than all other checks.
-      if (latest?.value !== claim.value || latest.header !== claim.header) latest = readClaim(claim);
-      const { origin } = latest;
+      let read = latest;
+      if (read?.value !== claim.value || read.header !== claim.header) read = readClaim(claim);
+      if (read.value.length <= longestKept) latest = read;
+      const { origin } = read;
       if (origin === null) return false;
       const { scheme, host, port } = origin;
       if (allowed.has(originKey(scheme, host, port))) return true;
@@ -57,6 +59,9 @@ export function compileOriginPatterns(entries: readonly string[]): OriginPattern
     },
   };
 }
+
+/** The longest claim, in characters, that is kept: each merchant has one. */
+const longestKept = 256;
 
 /** A claim and what it was read as; null where it is not of the form that its header has. */
 interface ReadClaim extends OriginClaim {

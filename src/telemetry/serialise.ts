@@ -25,7 +25,7 @@ export function quote(text: string): string {
  * numbers as texts, where such that never come again outlive the young generation: a third of all that did.
  */
 export function decimal(value: number, digits: number): string {
-  return value.toFixed(digits);
+  return Number.isFinite(value) ? value.toFixed(digits) : 'null'; // a line is JSON whatever clocks do
 }
 
 /** One line of JSON in which no character of a value can pass for anything else. */

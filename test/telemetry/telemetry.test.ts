@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { decodeTime } from 'ulid';
 import { holdsKey, maskKeys } from '../../src/telemetry/mask-keys.js';
-import { cut, serialise } from '../../src/telemetry/serialise.js';
+import { cut, decimal, serialise } from '../../src/telemetry/serialise.js';
 import { createLogger } from '../../src/telemetry/logger.js';
 import { RepeatedLines } from '../../src/telemetry/repeated-lines.js';
 import { GatewayMetrics } from '../../src/telemetry/metrics.js';
@@ -42,6 +42,28 @@ t.test('a line is one line, and reads back as what was written, for any value', 
     }),
     { numRuns: 300 },
   );
+  t.end();
+});
+
+t.test('a number is JSON, whatever it is', (t) => {
+  const numbers: [number, number, string][] = [
+    ...([
+      [0, 0, '0'],
+      [0, 3, '0.000'],
+      [1.23456, 3, '1.235'],
+      [1e9 + 0.4, 0, '1000000000'],
+      [-0.0001, 3, '-0.000'],
+    ] as const),
+    ...([
+      [Infinity, 3, 'null'],
+      [-Infinity, 0, 'null'],
+      [NaN, 3, 'null'],
+    ] as const),
+  ].map(([value, digits, text]) => [value, digits, text]);
+  for (const [value, digits, text] of numbers) {
+    t.equal(decimal(value, digits), text);
+    t.doesNotThrow(() => void JSON.parse(text));
+  }
   t.end();
 });
 
