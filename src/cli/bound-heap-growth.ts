@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 
 /** By how much of what lives garbage may make the heap larger before all of it is collected. */
-const percent = 50;
+const percent = 30;
 
 /**
  * Has V8 collect old garbage before there is much of it. On a machine with much memory it would wait until the heap is

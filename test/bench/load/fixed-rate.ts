@@ -31,7 +31,7 @@ async function run(
   await connections.use((done, fail) => {
     const sendWaiting = (): void => {
       while (waiting.length > 0) {
-        const connection = free.pop();
+        const connection = free.shift(); // by turns: one that is left out for long would be closed as idle
         if (connection === undefined) return;
         const intended = waiting.shift() ?? 0;
         connection.send(next(), (status) => {
