@@ -1,16 +1,13 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import https from 'node:https';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf, startUpstream } from '../http/harness.js';
 import { productCommand } from '../product-command.js';
+import { writeGatewayConfig } from './gateway-config.js';
 
 const records = recordsOf(liveKey);
 const keyName = Object.keys(records).find((name) => name.startsWith('mg:key:')) ?? '';
@@ -30,25 +27,10 @@ t.test(
   async (t) => {
     const redis = await startRedis(t);
     const upstream = await startUpstream(t);
-    const { cert, key } = await createSelfSigned(new Date());
-    const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-integration-'));
-    t.teardown(() => rm(directory, { recursive: true, force: true }));
-    const file = (name: string) => path.join(directory, name);
-    await writeFile(file('cert.txt'), cert);
-    await writeFile(file('key.txt'), key);
-    await writeFile(
-      file('config.yaml'),
-      `listen:
-  https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
-  http: null
-  management: null
-torExits: { enabled: false }
-accessLog: { destination: ${file('access.log')} }
-keyStore: { kind: redis, redis: { url: "${redis.url}" }, cache: { maxStaleSeconds: 3 } }
-upstreams: { transactions: { url: "${upstream.url}" } }
-routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
-`,
-    );
+    const { cert, configFile } = await writeGatewayConfig(t, {
+      ...{ redisUrl: redis.url, upstreamUrl: upstream.url, maxStaleSeconds: 3 },
+      management: 'null',
+    });
     const write = async (values: Readonly<Record<string, unknown>>) => {
       for (const [name, value] of Object.entries(values)) await redis.client.set(name, JSON.stringify(value));
     };
@@ -66,7 +48,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
 
     async function start(): Promise<GatewayProcess> {
       const before = new Set((await acknowledgements()).keys());
-      const child = spawn(...productCommand(['gateway', '--config', file('config.yaml')]), { stdio: 'pipe' });
+      const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
       t.teardown(() => child.kill('SIGKILL'));
       let log = '';
       const port = await new Promise<number>((resolve, reject) => {

@@ -1,14 +1,11 @@
 import { spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import https from 'node:https';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { liveKey, recordsOf, startUpstream } from '../http/harness.js';
 import { productCommand } from '../product-command.js';
+import { writeGatewayConfig } from './gateway-config.js';
 
 const burst = 10;
 const notCounting = 'Redis does not count requests; each process counts for itself';
@@ -25,29 +22,14 @@ interface GatewayProcess {
 t.test('gateways that are processes of their own limit a merchant together', { skip: withoutRedis }, async (t) => {
   const redis = await startRedis(t);
   const upstream = await startUpstream(t);
-  const { cert, key } = await createSelfSigned(new Date());
-  const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-integration-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
-  const file = (name: string) => path.join(directory, name);
-  await writeFile(file('cert.txt'), cert);
-  await writeFile(file('key.txt'), key);
-  await writeFile(
-    file('config.yaml'),
-    `listen:
-  https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
-  http: null
-  management: { host: 127.0.0.1, port: 0 }
-torExits: { enabled: false }
-accessLog: { destination: ${file('access.log')} }
-keyStore: { kind: redis, redis: { url: "${redis.url}" }, cache: { maxStaleSeconds: 600 } }
-upstreams: { transactions: { url: "${upstream.url}" } }
-routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
-rateLimit: { requestsPerSecond: 1, burst: ${burst}, shared: true }
-`,
-  );
+  const { cert, configFile } = await writeGatewayConfig(t, {
+    ...{ redisUrl: redis.url, upstreamUrl: upstream.url, maxStaleSeconds: 600 },
+    management: '{ host: 127.0.0.1, port: 0 }',
+    more: `rateLimit: { requestsPerSecond: 1, burst: ${burst}, shared: true }`,
+  });
 
   async function start(): Promise<GatewayProcess> {
-    const child = spawn(...productCommand(['gateway', '--config', file('config.yaml')]), { stdio: 'pipe' });
+    const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
     t.teardown(() => child.kill('SIGKILL'));
     let log = '';
     const [management, port] = await new Promise<[number, number]>((resolve, reject) => {

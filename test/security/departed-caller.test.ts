@@ -2,8 +2,31 @@ import http2 from 'node:http2';
 import type { ServerResponse } from 'node:http';
 import t from 'tap';
 import { connect, liveKey, recordsOf, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
+import type { GatewayUnderTest } from '../http/harness.js';
 import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+
+/** Something in front of carrying a request out: that it has begun, and how it goes on. */
+interface Pause {
+  readonly wait: () => Promise<void>;
+  readonly goOn: () => void;
+}
+
+/** Has callers leave while each request is within a pause, and waits until each has its line. */
+async function askAndLeave(gateway: GatewayUnderTest, pause: Pause): Promise<void> {
+  for (const [count, method] of ['DELETE', 'GET', 'POST'].entries()) {
+    const begun = pause.wait();
+    const socket = connect(gateway.https, gateway.ca);
+    socket.write(requestBytes({ method, path: '/v1/dev/customers/1', headers: [['x-api-key', liveKey]] }));
+    await begun;
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.destroy();
+    await closed;
+    await new Promise((resolve) => setTimeout(resolve, 20)); // the gateway hears of it over a real connection
+    pause.goOn();
+    while (gateway.lines.length <= count) await new Promise((resolve) => setImmediate(resolve));
+  }
+}
 
 // A caller who hung up while its key was looked up had its DELETE carried out all the same, and the log did not say
 // whose key it was.
@@ -26,18 +49,12 @@ t.test(
         close: () => Promise.resolve(),
       },
     });
-    for (const [count, method] of ['DELETE', 'GET', 'POST'].entries()) {
-      const looking = new Promise<void>((resolve) => (asked = resolve));
-      const socket = connect(gateway.https, gateway.ca);
-      socket.write(requestBytes({ method, path: '/v1/dev/customers/1', headers: [['x-api-key', liveKey]] }));
-      await looking;
-      const closed = new Promise((resolve) => socket.once('close', resolve));
-      socket.destroy();
-      await closed;
-      await new Promise((resolve) => setTimeout(resolve, 20)); // the gateway hears of it over a real connection
-      goOn();
-      while (gateway.lines.length <= count) await new Promise((resolve) => setImmediate(resolve));
-    }
+    await askAndLeave(gateway, {
+      wait: () => new Promise<void>((resolve) => (asked = resolve)),
+      goOn: () => {
+        goOn();
+      },
+    });
     t.same(upstream.seen, []);
     for (const line of gateway.lines) {
       t.match(line, {
@@ -66,18 +83,12 @@ t.test('a request whose caller left while it was counted is not carried out', as
       close: () => Promise.resolve(),
     },
   });
-  for (const [count, method] of ['DELETE', 'GET', 'POST'].entries()) {
-    const counted = new Promise<void>((resolve) => (counting = resolve));
-    const socket = connect(gateway.https, gateway.ca);
-    socket.write(requestBytes({ method, path: '/v1/dev/customers/1', headers: [['x-api-key', liveKey]] }));
-    await counted;
-    const closed = new Promise((resolve) => socket.once('close', resolve));
-    socket.destroy();
-    await closed;
-    await new Promise((resolve) => setTimeout(resolve, 20)); // the gateway hears of it over a real connection
-    goOn();
-    while (gateway.lines.length <= count) await new Promise((resolve) => setImmediate(resolve));
-  }
+  await askAndLeave(gateway, {
+    wait: () => new Promise<void>((resolve) => (counting = resolve)),
+    goOn: () => {
+      goOn();
+    },
+  });
   t.same(upstream.seen, []);
   for (const line of gateway.lines) t.match(line, { event: { code: 'client_closed' }, organization: { id: 'm_1' } });
 });
