@@ -1,5 +1,6 @@
 import { createHash, createHmac, createSecretKey } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
+import { LineHash } from './line-hash.js';
 import { decimal, serialise } from './serialise.js';
 import { uniqueId } from './unique-id.js';
 
@@ -42,14 +43,16 @@ export interface Predecessor {
 /** The lines of one process: each numbered, and hashed together with the hash of the one before it. */
 export class Chain {
   readonly id = uniqueId();
-  readonly #secret: LogSecret;
+  readonly #isSecret: boolean;
+  readonly #hash: LineHash;
   readonly #environment: string;
   readonly #head: string;
   #previous = noHash;
   #sequence = 0;
 
   constructor(secret: LogSecret, environment: string) {
-    this.#secret = secret;
+    this.#isSecret = secret !== null;
+    this.#hash = new LineHash(secret);
     this.#environment = environment;
     this.#head = `{"service":{"ephemeral_id":"${this.id}"},`;
   }
@@ -57,25 +60,26 @@ export class Chain {
   /**
    * Makes a line the next of the chain.
    * @param line the text of a JSON object whose last member is `event`, an object with at least one member
+   * @returns its bytes, until the next line is made
    */
-  seal(line: string): string {
+  seal(line: string): Buffer {
     this.#sequence += 1;
     const text = `${this.#head}${line.slice(1, -2)},"sequence":${decimal(this.#sequence, 0)}`;
-    this.#previous = chainHash(this.#secret, this.#previous, text);
-    return `${text},"hash":"${this.#previous}"}}`;
+    this.#previous = this.#hash.of(this.#previous, text);
+    return this.#hash.withEnd(`,"hash":"${this.#previous}"}}`);
   }
 
   /**
    * A line of the chain's own. It tells the hash before it, so that a file that begins with it can be verified by itself.
    * @param predecessor of a start: undefined where lines go to a stream, null where the file was empty
    */
-  checkpoint(reason: CheckpointReason, at: number, lost: number, predecessor?: Predecessor | null): string {
+  checkpoint(reason: CheckpointReason, at: number, lost: number, predecessor?: Predecessor | null): Buffer {
     const line = {
       '@timestamp': new Date(at).toISOString(),
       gateway: {
         environment: this.#environment,
         chain: {
-          algorithm: this.#secret === null ? 'sha256' : 'hmac-sha256',
+          algorithm: this.#isSecret ? 'hmac-sha256' : 'sha256',
           previous: this.#previous,
           lost,
           predecessor,

@@ -51,8 +51,8 @@ export class ChainedLog implements LineSink {
     this.#writer = new LineWriter(this.#descriptor);
     this.#chain = new Chain(secret, environment);
     // What a killed process had begun to write gets its line end, so that it spoils no line of this one.
-    const lineEnd = end?.isOpen === true ? '\n' : '';
-    this.#writer.append(lineEnd + this.#chain.checkpoint('start', options.now(), 0, end?.predecessor));
+    if (end?.isOpen === true) this.#writer.append(Buffer.alloc(0));
+    this.#writer.append(this.#chain.checkpoint('start', options.now(), 0, end?.predecessor));
     this.#timers = [
       setInterval(() => {
         this.#checkpoint('interval');

@@ -1,6 +1,4 @@
 const firstBytes = 128 * 1024;
-/** The most bytes that a character of a string (UTF-16) takes in UTF-8. */
-const bytesPerCharacter = 3;
 
 /** Lines that wait, as bytes: a line is copied once, when it comes, instead of once more each time that lines are joined. */
 export class HeldBytes {
@@ -9,13 +7,13 @@ export class HeldBytes {
   #length = 0;
 
   /** Takes a line and gives back how many bytes it is with its line end. */
-  add(line: string): number {
-    const most = line.length * bytesPerCharacter + 1;
-    if (this.#length + most > this.#bytes.length) this.#grow(this.#length + most);
-    const written = this.#bytes.write(line, this.#length, 'utf8') + 1;
-    this.#length += written;
+  add(line: Buffer): number {
+    const bytes = line.length + 1;
+    if (this.#length + bytes > this.#bytes.length) this.#grow(this.#length + bytes);
+    line.copy(this.#bytes, this.#length);
+    this.#length += bytes;
     this.#bytes[this.#length - 1] = 0x0a;
-    return written;
+    return bytes;
   }
 
   /** Gives out what is held, until the next call; null where that is nothing. */

@@ -50,7 +50,7 @@ export class LineWriter {
   }
 
   /** Takes a line, without its line end. */
-  append(line: string): void {
+  append(line: Buffer): void {
     this.#heldBytes += this.#newest.held.add(line);
     if (!this.#writing) this.#writeOrGather();
   }

@@ -3,6 +3,8 @@ const keyForm = /svc_(?:live|test)_\s*[^/\s?&#"']*/gi;
 /** The same in JSON, where a backslash belongs to the character behind it. */
 const keyInJsonForm = /svc_(?:live|test)_[^/\s?&#"'\\]*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
+/** Without any of these there is no key, written plainly or encoded; most texts are so. */
+const maybeKey = /svc_|%/i;
 const encodedOctet = /%[0-9a-f]{2}/gi;
 const mostDecodings = 5;
 
@@ -17,6 +19,7 @@ export function holdsKey(text: string): boolean {
  * as well; then the text is told decoded.
  */
 export function maskKeys(text: string): string {
+  if (!maybeKey.test(text)) return text;
   const decoded = decode(text);
   return (holdsKey(decoded) ? decoded : text).replace(keyForm, withoutSecret);
 }

@@ -12,7 +12,7 @@ t.test('what was added is taken, once, in its order and as UTF-8, however much i
       const held = new HeldBytes();
       for (const lines of batches) {
         const expected = Buffer.from(lines.map((line) => `${line}\n`).join(''));
-        const sizes = lines.map((line) => held.add(line));
+        const sizes = lines.map((line) => held.add(Buffer.from(line)));
         const taken = held.take() ?? Buffer.alloc(0);
         const size = sizes.reduce((sum, one) => sum + one, 0);
         if (!taken.equals(expected) || size !== expected.length || held.take() !== null) return false;
@@ -26,12 +26,12 @@ t.test('what was added is taken, once, in its order and as UTF-8, however much i
 
 t.test('what was taken stays as it is while the next lines come', (t) => {
   const held = new HeldBytes();
-  held.add('first');
+  held.add(Buffer.from('first'));
   const first = held.take();
-  held.add('second');
+  held.add(Buffer.from('second'));
   t.equal(first?.toString(), 'first\n');
   const second = held.take();
-  held.add('third');
+  held.add(Buffer.from('third'));
   t.equal(second?.toString(), 'second\n');
   t.end();
 });
