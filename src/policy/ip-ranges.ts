@@ -40,12 +40,22 @@ export function compileIpRanges(entries: readonly string[]): IpRanges {
     if (range.family === 4) ipv4.push(range);
     else ipv6.push(range);
   }
-  const ipv4Merged = merge(ipv4);
-  const ipv6Merged = merge(ipv6);
-  return {
-    contains: (address) =>
-      address.family === 4 ? includes(ipv4Merged, address.value) : includes(ipv6Merged, address.value),
-  };
+  return new CompiledRanges(merge(ipv4), merge(ipv6));
+}
+
+/** No closure: that would be as large as a short list. */
+class CompiledRanges implements IpRanges {
+  readonly #ipv4: readonly number[];
+  readonly #ipv6: readonly bigint[];
+
+  constructor(ipv4: readonly number[], ipv6: readonly bigint[]) {
+    this.#ipv4 = ipv4;
+    this.#ipv6 = ipv6;
+  }
+
+  contains(address: IpAddress): boolean {
+    return address.family === 4 ? includes(this.#ipv4, address.value) : includes(this.#ipv6, address.value);
+  }
 }
 
 /** Reads one address or CIDR, as `compileIpRanges` understands it; null for anything else. */
@@ -68,26 +78,29 @@ export function parseIpRange(entry: string): IpRange | null {
   return { family: 6, prefix, first, last: first + (1n << hostBits) - 1n };
 }
 
-/** Sorted, without overlaps, so that the last range that begins at or below a value is the only candidate. */
-function merge<T extends number | bigint>(ranges: readonly Bounds<T>[]): Bounds<T>[] {
-  const merged: { first: T; last: T }[] = [];
-  for (const range of ranges.toSorted((a, b) => (a.first < b.first ? -1 : a.first > b.first ? 1 : 0))) {
-    const previous = merged.at(-1);
-    if (previous === undefined || range.first > previous.last) merged.push({ first: range.first, last: range.last });
-    else if (range.last > previous.last) previous.last = range.last;
+/**
+ * First and last address of each range by turns, sorted and without overlaps, so that the last range that begins at or
+ * below a value is the only candidate. Flat and as long as they are: a hundred thousand merchants' lists may be held.
+ */
+function merge<T extends number | bigint>(ranges: readonly Bounds<T>[]): readonly T[] {
+  const merged: T[] = [];
+  for (const { first, last } of ranges.toSorted((a, b) => (a.first < b.first ? -1 : a.first > b.first ? 1 : 0))) {
+    const end = merged.at(-1);
+    if (end === undefined || first > end) merged.push(first, last);
+    else if (last > end) merged[merged.length - 1] = last;
   }
-  return merged;
+  return merged.slice(); // what is pushed to has room for more
 }
 
-function includes<T extends number | bigint>(ranges: readonly Bounds<T>[], value: T): boolean {
+function includes<T extends number | bigint>(bounds: readonly T[], value: T): boolean {
   let low = 0;
-  let high = ranges.length;
+  let high = bounds.length / 2;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    const range = ranges[middle];
-    if (range !== undefined && range.first <= value) low = middle + 1;
+    const first = bounds[2 * middle];
+    if (first !== undefined && first <= value) low = middle + 1;
     else high = middle;
   }
-  const candidate = ranges[low - 1];
-  return candidate !== undefined && value <= candidate.last;
+  const last = bounds[2 * low - 1];
+  return last !== undefined && value <= last;
 }

@@ -39,44 +39,67 @@ const numericHost = /^(?:\[.*\]|[\d.]+)$/;
  * @throws InvalidOriginPattern for the first entry that is of another form
  */
 export function compileOriginPatterns(entries: readonly string[]): OriginPatterns {
-  const allowed = new Set<string>();
-  for (const entry of entries) for (const key of patternKeys(entry)) allowed.add(key);
-  let latest: ReadClaim | null = null;
-  return {
-    matches(claim) {
-      // A merchant's pages say the same again and again, and to read it costs more than all other checks.
-      let read = latest;
-      if (read?.value !== claim.value || read.header !== claim.header) read = readClaim(claim);
-      if (read.value.length <= longestKept) latest = read;
-      const { origin } = read;
-      if (origin === null) return false;
-      const { scheme, host, port } = origin;
-      if (allowed.has(originKey(scheme, host, port))) return true;
-      for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
-        if (dot > 0 && allowed.has(originKey(scheme, `*${host.slice(dot)}`, port))) return true;
-      }
-      return false;
-    },
-  };
+  return new CompiledPatterns(entries.flatMap(patternKeys));
 }
 
-/** The longest claim, in characters, that is kept: each merchant has one. */
-const longestKept = 256;
+/** No closure: that would be as large as a short list. */
+class CompiledPatterns implements OriginPatterns {
+  readonly #allowed: ReadonlySet<string>;
 
-/** A claim and what it was read as; null where it is not of the form that its header has. */
-interface ReadClaim extends OriginClaim {
+  constructor(keys: readonly string[]) {
+    this.#allowed = new Set(keys);
+  }
+
+  matches(claim: OriginClaim): boolean {
+    const { origin } = knownClaim(claim);
+    if (origin === null) return false;
+    const { scheme, host, port } = origin;
+    if (this.#allows(scheme, host, port)) return true;
+    for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
+      if (dot > 0 && this.#allows(scheme, `*${host.slice(dot)}`, port)) return true;
+    }
+    return false;
+  }
+
+  #allows(scheme: Scheme, host: string, port: string): boolean {
+    const allowed = this.#allowed;
+    return (port === defaultPorts[scheme] && allowed.has(host)) || allowed.has(originKey(scheme, host, port));
+  }
+}
+
+/** A claim as it was read; null where it is not of the form that its header has. */
+interface ReadClaim {
   readonly origin: { readonly scheme: Scheme; readonly host: string; readonly port: string } | null;
 }
 
-function readClaim(claim: OriginClaim): ReadClaim {
+/** Claims that were read before: pages say the same again and again, and to read it costs more than all other checks. */
+const knownClaims: Readonly<Record<OriginClaim['header'], Map<string, ReadClaim>>> = {
+  origin: new Map(),
+  referer: new Map(),
+  host: new Map(),
+};
+const maxKnownClaims = 2_000;
+/** In characters; callers choose them. */
+const longestKnownClaim = 256;
+
+function knownClaim(claim: OriginClaim): ReadClaim {
   const { header, value } = claim;
+  if (value.length > longestKnownClaim) return readClaim(claim);
+  const known = knownClaims[header];
+  let read = known.get(value);
+  if (read === undefined) {
+    read = readClaim(claim);
+    if (known.size >= maxKnownClaims) known.clear();
+    known.set(value, read);
+  }
+  return read;
+}
+
+function readClaim(claim: OriginClaim): ReadClaim {
   const url = claimedUrl(claim);
-  if (url === null) return { header, value, origin: null };
+  if (url === null) return { origin: null };
   const scheme = url.protocol === 'https:' ? 'https' : 'http';
-  return {
-    ...{ header, value },
-    origin: { scheme, host: withoutTrailingDot(url.hostname), port: url.port || defaultPorts[scheme] },
-  };
+  return { origin: { scheme, host: withoutTrailingDot(url.hostname), port: url.port || defaultPorts[scheme] } };
 }
 
 /**
@@ -98,14 +121,21 @@ function patternKeys(entry: string): string[] {
   const host = withoutTrailingDot(url.hostname);
   if (host === '' || emptyLabel.test(host) || (parts.wildcard !== undefined && numericHost.test(host)))
     throw new InvalidOriginPattern(entry);
-  const hostPattern = parts.wildcard === undefined ? host : `*.${host}`;
+  const pattern = ownText(parts.wildcard === undefined ? host : `*.${host}`);
+  if (parts.scheme === undefined && port === undefined) return [pattern];
   const schemes: readonly Scheme[] =
     parts.scheme === undefined ? ['http', 'https'] : [parts.scheme.toLowerCase() as Scheme];
-  return schemes.map((scheme) => originKey(scheme, hostPattern, port?.toString() ?? defaultPorts[scheme]));
+  return schemes.map((scheme) => ownText(originKey(scheme, pattern, port?.toString() ?? defaultPorts[scheme])));
 }
 
+/** A pattern of one scheme and port. That of both schemes with their default ports, as most are, is its host alone. */
 function originKey(scheme: Scheme, host: string, port: string): string {
   return `${scheme}://${host}:${port}`;
+}
+
+/** An ASCII text by itself. One that was cut out of another, or put together, keeps what it was made of in memory. */
+function ownText(text: string): string {
+  return Buffer.from(text, 'latin1').toString('latin1');
 }
 
 /** The claim as a URL, or null where it is not of the form that its header has: `Origin: null` matches nothing. */
