@@ -24,7 +24,7 @@ export function accessLine(exchange: Exchange, environment: string): string {
     `,"url":{"path":${quote(shown(exchange.target.path))}}` +
     `,"client":{${facts === null ? '' : `"ip":"${facts.clientAddress.text}"`}${placeOf(exchange.whereabouts)}}` +
     `,"source":{${connection.remote === null ? '' : `"ip":"${connection.remote.text}"`}}` +
-    (connection.tls === null ? '' : `,"tls":${serialise(connection.tls)}`) +
+    (connection.tls === null ? '' : `,"tls":${tlsText(connection.tls)}`) +
     (credential === null ? '' : `,"organization":{"id":${quote(credential.merchantId)}}`) +
     `,"gateway":{${key}"environment":"${environment}"` +
     (tor === null ? '' : `,"tor_list":{"digest":"${tor}"}`) +
@@ -76,6 +76,18 @@ function eventOf(code: string): string {
     `,"type":["access","${accepted ? 'allowed' : 'denied'}"],"action":"api-request"` +
     `,"outcome":"${accepted ? 'success' : 'failure'}","code":"${code}"`
   );
+}
+
+/** By what is known of a connection, which is the same for all of its requests. */
+const tlsTexts = new WeakMap<object, string>();
+
+function tlsText(tls: object): string {
+  let text = tlsTexts.get(tls);
+  if (text === undefined) {
+    text = serialise(tls);
+    tlsTexts.set(tls, text);
+  }
+  return text;
 }
 
 let latestTime = NaN;

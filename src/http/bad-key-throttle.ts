@@ -102,6 +102,7 @@ export class BadKeyThrottle {
   }
 
   #pauseOf(source: string): Source['pause'] {
+    if (this.#sources.size === 0) return null;
     const pause = this.#sources.get(source)?.pause ?? null;
     if (pause === null || pause.endsAt > this.#now()) return pause;
     this.#sources.delete(source);

@@ -6,7 +6,7 @@ import type { GatewayErrorCode } from './errors.js';
 /** Whatever the gateway answers itself. */
 export interface Failure {
   readonly status: number;
-  /** The envelope, byte for byte. */
+  /** The envelope, in ASCII: a character is a byte. */
   readonly body: string;
   readonly headers: Readonly<Record<string, string>>;
 }
@@ -49,7 +49,7 @@ function failure(status: number, message: string, headers: Readonly<Record<strin
     body,
     headers: {
       'content-type': 'application/json; charset=utf-8',
-      'content-length': String(Buffer.byteLength(body)),
+      'content-length': String(body.length),
       'cache-control': 'no-store',
       ...headers,
     },

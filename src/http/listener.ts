@@ -11,14 +11,15 @@ import type { ConnectionLimits, RefusedConnection } from './create-server.js';
 import { Exchange } from './exchange.js';
 import { http2RequestOf } from './http2/http2-message.js';
 import { limitUpload } from './http2/limit-upload.js';
+import { limitAnswer, waitsForCaller } from './limit-answer.js';
 import { awaitTurn, endTurn } from './pipeline.js';
 import { answerProtocolError } from './protocol-errors.js';
 import type { RefusedRequest } from './protocol-errors.js';
-import { limitAnswer, registerProxy, waitsForCaller } from './proxy.js';
+import { registerProxy } from './proxy.js';
 import { sendError } from './replies.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
 import { closeOverUnreadBody } from './unread-body.js';
-import type { Upstream } from './upstream.js';
+import type { Upstream } from './upstream/upstream.js';
 
 /** What a listener is made of. */
 export interface ListenerOptions {

@@ -1,30 +1,24 @@
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { CallerIdentity } from '../gateway/ports.js';
 import type { Credential } from '../policy/facts.js';
+import type { Cancellation } from './cancellation.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
 import { hasHeader, headersOf } from './header-list.js';
 import type { HeaderList } from './header-list.js';
-import { http2ResponseOf } from './http2/http2-message.js';
-import { whenStalled } from './http2/stalled-answer.js';
+import { limitAnswer } from './limit-answer.js';
+import type { AnswerTimeouts } from './limit-answer.js';
 import { sendError } from './replies.js';
 import { forwardableHeaders } from './reserved-headers.js';
 import { proxiedMethods } from './routes.js';
 import type { RouteMatch } from './routes.js';
-import { traceHeaders } from './trace-context.js';
-import type { UpstreamAnswer } from './upstream-answer.js';
-import type { Upstream } from './upstream.js';
+import { addTraceHeaders } from './trace-context.js';
+import type { UpstreamAnswer } from './upstream/answer-reader.js';
+import type { Upstream, UpstreamRequest } from './upstream/upstream.js';
 import { giveWhole } from './whole-answer.js';
-
-/** How long a caller may take over an answer. */
-export interface AnswerTimeouts {
-  /** Without taking anything of it. */
-  readonly stallMilliseconds: number;
-  /** From its headers to its last byte. */
-  readonly totalMilliseconds: number;
-}
 
 /**
  * Registers the proxy for every route. @fastify/http-proxy takes the requests; what goes upstream, and how, is decided
@@ -45,69 +39,107 @@ export function registerProxy(
     prefix: '/',
     httpMethods: [...proxiedMethods],
     preHandler: ({ exchange }, reply) => {
-      const fail = (error: unknown): void => {
-        sendError(reply, error);
-      };
-      const passOn = (answer: UpstreamAnswer): void => {
-        try {
-          if (Buffer.isBuffer(answer.body)) passOnWhole(reply, answer.body, answer);
-          else passOnAsItComes(reply, answer.body, answer, timeouts);
-        } catch (error) {
-          fail(error);
-        }
-      };
       try {
-        forward(exchange, upstreams, identity).then(passOn, fail);
+        forward(exchange, reply, upstreams, timeouts, identity);
       } catch (error) {
-        fail(error);
+        sendError(reply, error);
       }
     },
   });
 }
 
-/** @throws GatewayError, at once or as a rejection */
+/** @throws GatewayError where the request does not go upstream */
 function forward(
   exchange: Exchange,
+  reply: FastifyReply,
   upstreams: ReadonlyMap<string, Upstream>,
+  timeouts: AnswerTimeouts,
   identity: CallerIdentity | null,
-): Promise<UpstreamAnswer> {
+): void {
   const { credential, match } = exchange;
   const upstream = match === null ? undefined : upstreams.get(match.route.upstream);
   if (match === null || upstream === undefined) throw new GatewayError('not_found', 'no upstream has this path');
   if (credential === null) throw new Error('a request without a credential was about to be proxied');
 
-  const headers = forwardableHeaders(exchange.rawHeaders);
-  addIdentity(headers, exchange);
-  if (identity === null) return send(exchange, upstream, match, credential, headers);
-  return identity.assertionFor(credential).then((assertion) => {
-    headers.push('x-gateway-assertion', assertion);
-    return send(exchange, upstream, match, credential, headers);
-  });
+  const request = new ProxiedRequest(reply, match, credential, timeouts);
+  addIdentity(request.headers, exchange);
+  if (identity === null) {
+    request.send(upstream);
+    return;
+  }
+  identity
+    .assertionFor(credential)
+    .then((assertion) => {
+      request.headers.push('x-gateway-assertion', assertion);
+      request.send(upstream);
+    })
+    .catch((error: unknown) => {
+      sendError(reply, error);
+    });
 }
 
-function send(
-  exchange: Exchange,
-  upstream: Upstream,
-  match: RouteMatch,
-  { merchantId }: Credential,
-  headers: string[],
-): Promise<UpstreamAnswer> {
-  const { request, response, target, hasBody } = exchange;
-  if (hasBody && exchange.expectsContinue) response.writeContinue();
-  const startedAt = performance.now();
-  exchange.forwarded = true;
-  return upstream.send({
-    merchantId,
-    method: request.method ?? '',
-    target: match.upstreamPath + target.query,
-    headers,
-    body: hasBody ? request : null,
-    bodyBytes: exchange.declaredBytes,
-    bodyIsWhole: () => exchange.bodyIsWhole,
-    onBody: (bytes) => (exchange.requestBodyBytes += bytes),
-    cancellation: exchange.cancellation,
-    onHeaders: () => (exchange.upstreamDuration = performance.now() - startedAt),
-  });
+/** A request as its upstream gets it. One object, as what it hears would else be a closure each. */
+class ProxiedRequest implements UpstreamRequest {
+  readonly merchantId: string;
+  readonly method: string;
+  readonly target: string;
+  readonly headers: string[];
+  readonly body: IncomingMessage | null;
+  readonly bodyBytes: number | null;
+  readonly cancellation: Cancellation;
+  readonly #exchange: Exchange;
+  readonly #reply: FastifyReply;
+  readonly #timeouts: AnswerTimeouts;
+  #sentAt = 0;
+
+  constructor(reply: FastifyReply, match: RouteMatch, { merchantId }: Credential, timeouts: AnswerTimeouts) {
+    const { exchange } = reply.request;
+    const { request, target, hasBody } = exchange;
+    this.merchantId = merchantId;
+    this.method = request.method ?? '';
+    this.target = match.upstreamPath + target.query;
+    this.headers = forwardableHeaders(exchange.rawHeaders);
+    this.body = hasBody ? request : null;
+    this.bodyBytes = exchange.declaredBytes;
+    this.cancellation = exchange.cancellation;
+    this.#exchange = exchange;
+    this.#reply = reply;
+    this.#timeouts = timeouts;
+  }
+
+  /** @throws GatewayError upstream_busy */
+  send(upstream: Upstream): void {
+    const exchange = this.#exchange;
+    if (this.body !== null && exchange.expectsContinue) exchange.response.writeContinue();
+    this.#sentAt = performance.now();
+    exchange.forwarded = true;
+    upstream.send(this);
+  }
+
+  onBody(bytes: number): void {
+    this.#exchange.requestBodyBytes += bytes;
+  }
+
+  bodyIsWhole(): boolean {
+    return this.#exchange.bodyIsWhole;
+  }
+
+  onHeaders(): void {
+    this.#exchange.upstreamDuration = performance.now() - this.#sentAt;
+  }
+
+  answered(answer: UpstreamAnswer): void {
+    try {
+      if (typeof answer.body === 'string') passOnWhole(this.#reply, answer.body, answer);
+      else passOnAsItComes(this.#reply, answer.body, answer, this.#timeouts);
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  failed(error: unknown): void {
+    sendError(this.#reply, error);
+  }
 }
 
 /** Gives the caller an answer that is still to come, piece by piece. */
@@ -130,7 +162,7 @@ function passOnAsItComes(
 }
 
 /** Gives the caller an answer that has come whole. */
-function passOnWhole(reply: FastifyReply, body: Buffer, answer: UpstreamAnswer): void {
+function passOnWhole(reply: FastifyReply, body: string, answer: UpstreamAnswer): void {
   const { exchange } = reply.request;
   exchange.forwardedBodyBytes = body.length;
   const headers = framed(exchange, answer, body);
@@ -145,7 +177,7 @@ function passOnWhole(reply: FastifyReply, body: Buffer, answer: UpstreamAnswer):
 function framed(
   { answerHeaders, request }: Exchange,
   { statusCode, headers }: UpstreamAnswer,
-  body: Buffer,
+  body: string,
 ): HeaderList {
   const framed: HeaderList = [];
   for (let index = 0; index + 1 < answerHeaders.length; index += 2) {
@@ -162,41 +194,6 @@ function framed(
   return framed;
 }
 
-/** A caller who takes nothing of the answer, or a byte from time to time, would keep a place upstream for ever. */
-export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: AnswerTimeouts): void {
-  const { response } = exchange;
-  const http2 = http2ResponseOf(response);
-  if (http2 === null) {
-    const { socket } = response;
-    response.setTimeout(stallMilliseconds, () => {
-      if (waitsForCaller(exchange)) response.destroy();
-    });
-    // It is the socket's: the request behind this one may wait longer for its upstream. Before Node sets that of idleness.
-    response.prependOnceListener('finish', () => socket?.setTimeout(0));
-  } else {
-    whenStalled(
-      http2,
-      stallMilliseconds,
-      () => exchange.responseBodyBytes,
-      () => response.destroy(),
-    );
-  }
-  if (exchange.callerIsGone) return; // the caller has left, and the answer goes nowhere
-  const end = setTimeout(() => {
-    exchange.detail = `the answer was not over after ${totalMilliseconds / 1000} s`;
-    if (exchange.ownBodyBytes === null && !waitsForCaller(exchange)) exchange.outcome = 'upstream_timeout';
-    response.destroy();
-  }, totalMilliseconds);
-  response.once('close', () => {
-    clearTimeout(end);
-  });
-}
-
-/** Whether there is something of the answer that the caller has not taken yet. */
-export function waitsForCaller({ response }: Exchange): boolean {
-  return response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
-}
-
 /** Adds who calls, from where and how, as the gateway found it; the upstream has no other word for it. */
 function addIdentity(headers: string[], { id, facts, credential, host, trace }: Exchange): void {
   if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');
@@ -207,5 +204,5 @@ function addIdentity(headers: string[], { id, facts, credential, host, trace }: 
   headers.push('x-forwarded-for', facts.clientAddress.text);
   headers.push('x-forwarded-proto', facts.secure ? 'https' : 'http');
   headers.push('x-forwarded-host', host);
-  if (trace !== null) headers.push(...traceHeaders(trace));
+  if (trace !== null) addTraceHeaders(headers, trace);
 }

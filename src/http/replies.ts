@@ -23,12 +23,11 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
     return;
   }
   for (const name of response.getHeaderNames()) response.removeHeader(name);
-  const body = Buffer.from(failure.body);
-  exchange.ownBodyBytes = body.length;
+  exchange.ownBodyBytes = failure.body.length;
   const headers = [...exchange.answerHeaders];
   for (const name in failure.headers) headers.push(name, failure.headers[name] ?? '');
   for (const name in more) headers.push(name, more[name] ?? '');
-  giveWhole(reply, failure.status, headers, body);
+  giveWhole(reply, failure.status, headers, failure.body);
 }
 
 /** Answers a request that failed; whatever is not foreseen is an internal error, and its text stays inside. */

@@ -45,7 +45,10 @@ export function factsOf(exchange: Exchange, headers: DecisiveHeaders, sources: F
     secure: isSecure(remote, tls !== null, headers.forwardedProto, believed),
     clientAddress,
     torExit,
-    onionService: [...headers.host, ...headers.origin, ...headers.referer].some(namesOnionService),
+    onionService:
+      headers.host.some(namesOnionService) ||
+      headers.origin.some(namesOnionService) ||
+      headers.referer.some(namesOnionService),
     keyFormat: keyFormatOf(headers.apiKey),
     origin: originClaimOf(headers),
     resource: match?.route.resource ?? null,

@@ -65,18 +65,23 @@ function isForwardable(name: string): boolean {
   return fate;
 }
 
-/** What of an upstream's headers goes to the client: all but the hop-by-hop ones. */
-export function returnableHeaders(headers: Readonly<Record<string, string | string[] | undefined>>): HeaderList {
-  const { connection } = headers;
-  const named =
-    connection === undefined ? nothing : tokensOf(typeof connection === 'string' ? [connection] : connection);
+/** What of an upstream's headers, with names in lower case, goes to the client: all but the hop-by-hop ones. */
+export function returnableHeaders(headers: Readonly<HeaderList>): HeaderList {
+  const named = namedByConnection(headers);
   const returned: HeaderList = [];
-  for (const name of Object.keys(headers)) {
-    const value = headers[name];
-    if (value === undefined || hopByHopNames.has(name) || named.has(name) || name === 'x-request-id') continue;
-    returned.push(name, value);
+  for (let index = 0; index + 1 < headers.length; index += 2) {
+    const name = String(headers[index]);
+    if (hopByHopNames.has(name) || named.has(name) || name === 'x-request-id') continue;
+    returned.push(name, headers[index + 1] ?? '');
   }
   return returned;
+}
+
+function namedByConnection(headers: Readonly<HeaderList>): ReadonlySet<string> {
+  for (let index = 0; index + 1 < headers.length; index += 2) {
+    if (headers[index] === 'connection') return tokensOf([headers[index + 1] ?? ''].flat());
+  }
+  return nothing;
 }
 
 function connectionTokens(rawHeaders: readonly string[]): ReadonlySet<string> {

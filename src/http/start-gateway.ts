@@ -26,7 +26,7 @@ import { createRouteTable } from './routes.js';
 import { openTls } from './tls/open-tls.js';
 import type { OpenTls } from './tls/open-tls.js';
 import type { CertificateChange } from './tls/tls-reload.js';
-import { Upstream } from './upstream.js';
+import { Upstream } from './upstream/upstream.js';
 import { WarmUp } from './warm-up.js';
 import type { WarmUpEnd } from './warm-up.js';
 

@@ -32,14 +32,14 @@ export function traceContextOf(
   tracestate: readonly string[],
   taken: boolean | null,
 ): TraceContext {
-  const spanId = randomHex(8);
+  const drawn = randomHex(24);
+  const spanId = drawn.slice(0, 16);
   const own = taken === true ? sampled : notSampled;
   const [value = ''] = traceparent;
   const [, traceId, parentId, flags] = (traceparent.length === 1 ? traceparentForm.exec(value) : null) ?? [];
   const known = traceId !== undefined && (!value.startsWith('00-') || value.length === 55);
   if (!known || parentId === undefined || flags === undefined) {
-    const begun = randomHex(16);
-    return { traceId: begun, spanId, parentId: null, flags: own, state: null, taken: taken === true };
+    return { traceId: drawn.slice(16), spanId, parentId: null, flags: own, state: null, taken: taken === true };
   }
   return {
     traceId,
@@ -51,7 +51,8 @@ export function traceContextOf(
   };
 }
 
-/** The headers by which an upstream goes on with the trace. */
-export function traceHeaders({ traceId, spanId, flags, state }: TraceContext): string[] {
-  return ['traceparent', `00-${traceId}-${spanId}-${flags}`, ...(state === null ? [] : ['tracestate', state])];
+/** Adds the headers by which an upstream goes on with the trace to a flat list of names and values. */
+export function addTraceHeaders(headers: string[], { traceId, spanId, flags, state }: TraceContext): void {
+  headers.push('traceparent', `00-${traceId}-${spanId}-${flags}`);
+  if (state !== null) headers.push('tracestate', state);
 }

@@ -15,7 +15,7 @@ import { createListener } from './listener.js';
 import type { Listener, ListenerOptions } from './listener.js';
 import { RequestLog } from './request-log.js';
 import { createRouteTable } from './routes.js';
-import { Upstream } from './upstream.js';
+import { Upstream } from './upstream/upstream.js';
 
 /** What the requests of a warm-up meet of the gateway that it is for. */
 export interface WarmUpOptions {

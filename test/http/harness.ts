@@ -88,6 +88,19 @@ export async function startUpstream(t: Teardown): Promise<RecordingUpstream> {
   return upstream;
 }
 
+/** A bare TCP server, for upstreams that misbehave. */
+export async function startBareUpstream(t: Teardown, onConnection: (socket: Socket) => void): Promise<string> {
+  const server = net.createServer(onConnection);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => sockets.add(socket));
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
 /** One merchant's records: everything open, unless the overrides say otherwise. */
 export function recordsOf(
   key: string,

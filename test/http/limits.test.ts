@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import { GatewayError } from '../../src/http/errors.js';
-import { FairShare } from '../../src/http/fair-share.js';
+import { FairShare } from '../../src/http/upstream/fair-share.js';
 import { LoopWatch } from '../../src/http/loop-watch.js';
 import { createManagement } from '../../src/http/management.js';
 import { GatewayMetrics } from '../../src/telemetry/metrics.js';

@@ -1,12 +1,11 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import net from 'node:net';
-import type { AddressInfo } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { recordsOf, ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
-import { startTestGateway, startUpstream } from './harness.js';
-import type { RecordingUpstream, Teardown } from './harness.js';
+import { startBareUpstream, startTestGateway, startUpstream } from './harness.js';
+import type { RecordingUpstream } from './harness.js';
 
 const key = ['x-api-key', liveKey] as const;
 
@@ -24,19 +23,6 @@ function closeOf(upstream: RecordingUpstream): Promise<void> {
         resolve();
       });
   });
-}
-
-/** A bare TCP server, for upstreams that misbehave. */
-async function startBareUpstream(t: Teardown, onConnection: (socket: net.Socket) => void): Promise<string> {
-  const server = net.createServer(onConnection);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const sockets = new Set<net.Socket>();
-  server.on('connection', (socket) => sockets.add(socket));
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 t.test('an accepted request arrives unchanged: method, path, query and the bytes of its body', async (t) => {
@@ -224,7 +210,7 @@ t.test('the answer comes back as it is, less hop-by-hop headers', async (t) => {
 
 t.test('an upstream that fails is a 502 or 504 in the envelope, without a word of where it is', async (t) => {
   const post = { method: 'POST', path: '/v1/payouts', body: '{"amount":1}', headers: [key] };
-  const failing: [string, (socket: net.Socket) => void, number, string][] = [
+  const failing: [string, (socket: Socket) => void, number, string][] = [
     ['reset at once', (socket) => socket.resetAndDestroy(), 502, 'Bad gateway'],
     ['reset after the request', (socket) => socket.once('data', () => socket.resetAndDestroy()), 502, 'Bad gateway'],
     ['closed without an answer', (socket) => socket.once('data', () => socket.end()), 502, 'Bad gateway'],

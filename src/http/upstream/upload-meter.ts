@@ -1,6 +1,6 @@
 import { Transform } from 'node:stream';
 import type { Readable } from 'node:stream';
-import { GatewayError } from './errors.js';
+import { GatewayError } from '../errors.js';
 import type { UpstreamRequest } from './upstream.js';
 
 /** Passes a client's body on, piece by piece, and ends it where it grows past the limit or its client goes away. */

@@ -1,4 +1,4 @@
-import { GatewayError } from './errors.js';
+import { GatewayError } from '../errors.js';
 
 /** How long the request of another merchant shows that places are contended for, in milliseconds. */
 const contentionMilliseconds = 60_000;

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
-import type { Cancellation } from './cancellation.js';
-import { GatewayError } from './errors.js';
+import type { Cancellation } from '../cancellation.js';
+import { GatewayError } from '../errors.js';
 
 /** A body of at most this many bytes, as its client declares it, goes upstream in one piece. */
 export const smallBodyBytes = 16_384;

@@ -1,0 +1,46 @@
+import type { Exchange } from './exchange.js';
+import { http2ResponseOf } from './http2/http2-message.js';
+import { whenStalled } from './http2/stalled-answer.js';
+
+/** How long a caller may take over an answer. */
+export interface AnswerTimeouts {
+  /** Without taking anything of it. */
+  readonly stallMilliseconds: number;
+  /** From its headers to its last byte. */
+  readonly totalMilliseconds: number;
+}
+
+/** A caller who takes nothing of the answer, or a byte from time to time, would keep a place upstream for ever. */
+export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: AnswerTimeouts): void {
+  const { response } = exchange;
+  const http2 = http2ResponseOf(response);
+  if (http2 === null) {
+    const { socket } = response;
+    response.setTimeout(stallMilliseconds, () => {
+      if (waitsForCaller(exchange)) response.destroy();
+    });
+    // It is the socket's: the request behind this one may wait longer for its upstream. Before Node sets that of idleness.
+    response.prependOnceListener('finish', () => socket?.setTimeout(0));
+  } else {
+    whenStalled(
+      http2,
+      stallMilliseconds,
+      () => exchange.responseBodyBytes,
+      () => response.destroy(),
+    );
+  }
+  if (exchange.callerIsGone) return; // the caller has left, and the answer goes nowhere
+  const end = setTimeout(() => {
+    exchange.detail = `the answer was not over after ${totalMilliseconds / 1000} s`;
+    if (exchange.ownBodyBytes === null && !waitsForCaller(exchange)) exchange.outcome = 'upstream_timeout';
+    response.destroy();
+  }, totalMilliseconds);
+  response.once('close', () => {
+    clearTimeout(end);
+  });
+}
+
+/** Whether there is something of the answer that the caller has not taken yet. */
+export function waitsForCaller({ response }: Exchange): boolean {
+  return response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
+}

@@ -1,0 +1,188 @@
+import { Readable } from 'node:stream';
+import type { Cancellation } from '../cancellation.js';
+import { GatewayError } from '../errors.js';
+import type { HeaderList } from '../header-list.js';
+import { returnableHeaders } from '../reserved-headers.js';
+import type { AnswerHead } from './answer-head.js';
+import type { AnswerEvents } from './answer-parser.js';
+import type { Connection } from './connection.js';
+
+/** An upstream's answer, its hop-by-hop headers left out. */
+export interface UpstreamAnswer {
+  readonly statusCode: number;
+  readonly headers: HeaderList;
+  /**
+   * Whole where it came together with the headers, as small ones do, a character for each byte; otherwise as it comes.
+   * Text, as it is on its way into another text: the caller gets it in one piece with the headers.
+   */
+  readonly body: string | Readable;
+}
+
+/** Where an answer goes. */
+export interface AnswerTarget {
+  /** Hears that the headers have come. */
+  onHeaders(): void;
+  answered(answer: UpstreamAnswer): void;
+  /** Not called behind `answered`: then the body's own error tells. */
+  failed(error: unknown): void;
+}
+
+/**
+ * Reads one answer. What has come whole with the bytes in which its headers came is handed over as one piece: it needs no
+ * stream on its way then, and one that breaks off by then is a failure that its caller can be told of.
+ */
+export class AnswerReader implements AnswerEvents {
+  readonly #target: AnswerTarget;
+  readonly #cancellation: Cancellation;
+  readonly #timeoutSeconds: number;
+  /** Null before the request is on a connection, and when the answer is over. */
+  #connection: Connection | null = null;
+  #head: Pick<UpstreamAnswer, 'statusCode' | 'headers'> | null = null;
+  #body = '';
+  #stream: AnswerStream | null = null;
+  #ended = false;
+  /** Whether somebody was told of an answer or a failure. */
+  isSettled = false;
+
+  /** @param timeoutSeconds how long an answer may stop midway */
+  constructor(target: AnswerTarget, cancellation: Cancellation, timeoutSeconds: number) {
+    this.#target = target;
+    this.#cancellation = cancellation;
+    this.#timeoutSeconds = timeoutSeconds;
+    cancellation.listen((reason) => {
+      this.cancel(reason);
+    });
+  }
+
+  /** Hears which connection carries the request. */
+  onStart(connection: Connection): void {
+    this.#connection = connection;
+  }
+
+  onHead({ statusCode, headers }: AnswerHead): void {
+    if (statusCode < 200 || statusCode > 599) {
+      this.abort(new Error(`it answered with the status ${statusCode}`));
+      return;
+    }
+    this.#target.onHeaders();
+    this.#head = { statusCode, headers: returnableHeaders(headers) };
+  }
+
+  onData(bytes: Buffer): void {
+    // They are only lent.
+    if (this.#stream === null) this.#body += bytes.toString('latin1');
+    else this.#stream.add(Buffer.from(bytes));
+  }
+
+  onEnd(): void {
+    this.#connection = null;
+    this.#ended = true;
+    this.#stream?.complete();
+  }
+
+  /** Hears that the answer will not come, or not go on. */
+  onFailure(error: Error): void {
+    this.#connection = null;
+    if (this.#stream !== null) this.#stream.destroy(this.#cancellation.reason ?? error);
+    else this.#fail(error);
+  }
+
+  /** Hears that all bytes that have come were read. */
+  onTurn(): void {
+    if (this.isSettled || this.#head === null) return;
+    this.isSettled = true;
+    const { statusCode, headers } = this.#head;
+    const body = this.#body;
+    this.#body = '';
+    if (this.#ended) {
+      this.#target.answered({ statusCode, headers, body });
+      return;
+    }
+    this.#stream = new AnswerStream(this, this.#timeoutSeconds);
+    if (body !== '') this.#stream.add(Buffer.from(body, 'latin1'));
+    this.#target.answered({ statusCode, headers, body: this.#stream });
+  }
+
+  /** Gives the answer up, whether or not its request has been sent. */
+  cancel(reason: Error): void {
+    this.#fail(reason);
+    this.abort(reason);
+  }
+
+  pause(): void {
+    this.#connection?.pause();
+  }
+
+  resume(): void {
+    this.#connection?.resume();
+  }
+
+  /** Ends the connection: the rest of the answer would stand in front of the next one. */
+  abort(error: Error): void {
+    this.#connection?.destroy(error);
+  }
+
+  #fail(error: Error): void {
+    if (this.isSettled) return;
+    this.isSettled = true;
+    this.#target.failed(error);
+  }
+}
+
+/**
+ * The body of an answer that comes piece by piece; the upstream's connection waits while nobody takes them. Its deadline
+ * is its own, as those that come whole need none.
+ */
+class AnswerStream extends Readable {
+  readonly #reader: AnswerReader;
+  #isPaused = false;
+  readonly #deadline: NodeJS.Timeout;
+  #isSilent = false;
+
+  constructor(reader: AnswerReader, timeoutSeconds: number) {
+    super();
+    this.#reader = reader;
+    this.#deadline = setTimeout(() => {
+      // Then it is the caller who is slow, and has limits of its own.
+      if (this.#isPaused) this.#deadline.refresh();
+      else this.#endIfStillSilent(timeoutSeconds);
+    }, timeoutSeconds * 1000);
+  }
+
+  /** Takes the next piece. */
+  add(chunk: Buffer): void {
+    this.#isSilent = false;
+    this.#deadline.refresh();
+    if (this.push(chunk)) return;
+    this.#isPaused = true;
+    this.#reader.pause();
+  }
+
+  /** Nothing more will come. */
+  complete(): void {
+    this.#isSilent = false;
+    clearTimeout(this.#deadline);
+    this.push(null);
+  }
+
+  /** A process that stood still comes to its timers before it reads what has come meanwhile. */
+  #endIfStillSilent(seconds: number): void {
+    this.#isSilent = true;
+    setImmediate(() => {
+      if (this.#isSilent) this.destroy(new GatewayError('upstream_timeout', `nothing came for ${seconds} s`));
+    });
+  }
+
+  override _read(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#deadline.refresh();
+    this.#reader.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    clearTimeout(this.#deadline);
+    this.#reader.abort(error ?? new Error('nobody takes the answer any more'));
+    done(error);
+  }
+}

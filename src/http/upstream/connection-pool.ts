@@ -1,0 +1,179 @@
+import type { Socket } from 'node:net';
+import { buildConnector } from 'undici';
+import { atEndOfTurn } from '../end-of-turn.js';
+import type { AnswerReader } from './answer-reader.js';
+import { Connection } from './connection.js';
+import type { WireRequest } from './connection.js';
+
+/** How an upstream is connected to. */
+export interface PoolOptions {
+  /** `http://host:port` or `https://host:port`. */
+  readonly origin: URL;
+  readonly connectMilliseconds: number;
+  readonly maxConnections: number;
+  /** PEM of the authority that signed its certificate; null: those that Node trusts. */
+  readonly ca: Buffer | null;
+}
+
+interface Waiting {
+  readonly request: WireRequest;
+  readonly reader: AnswerReader;
+}
+
+const connectionOf = new WeakMap<object, Connection>();
+const sweepMilliseconds = 1_000;
+/** All connections read into this one, one after the other: what is kept of it is copied. */
+const readBuffer = Buffer.allocUnsafeSlow(65_536);
+
+/** The connections to one upstream. */
+export class ConnectionPool {
+  readonly #options: PoolOptions;
+  readonly #connector: buildConnector.connector;
+  readonly #connections = new Set<Connection>();
+  /** The one that was used last is the next one to be used: the others may close. */
+  readonly #idle: Connection[] = [];
+  #waiting: Waiting[] = [];
+  #connecting = 0;
+  #isDestroyed = false;
+  #isDue = false;
+  readonly #sweep: NodeJS.Timeout;
+  #onClosed: (() => void) | null = null;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+    const { connectMilliseconds, ca } = options;
+    this.#connector = buildConnector({
+      timeout: connectMilliseconds,
+      // Verification is stated, because the default of the proxy plugin is none.
+      rejectUnauthorized: true,
+      ...(ca === null ? {} : { ca }),
+      onread: {
+        buffer: readBuffer,
+        callback(this: object, length: number) {
+          connectionOf.get(this)?.take(readBuffer.subarray(0, length));
+          return true;
+        },
+      },
+    });
+    this.#sweep = setInterval(() => {
+      const now = performance.now();
+      for (const idle of this.#idle.filter((each) => each.isStale(now)))
+        idle.destroy(new Error('it was idle for too long'));
+    }, sweepMilliseconds).unref();
+  }
+
+  /**
+   * Sends a request at the end of the turn: everything has been read by then, so that a connection that the upstream has
+   * closed, or on which it sent what nobody had asked for, carries none.
+   */
+  send(request: WireRequest, reader: AnswerReader): void {
+    if (this.#onClosed !== null) {
+      reader.onFailure(new Error('the gateway is closing'));
+      return;
+    }
+    this.#waiting.push({ request, reader });
+    this.#serveSoon();
+  }
+
+  /** Lets what is under way end, and resolves when no connection is left. */
+  close(): Promise<void> {
+    clearInterval(this.#sweep);
+    return new Promise((resolve) => {
+      this.#onClosed = resolve;
+      this.#endIfClosed();
+    });
+  }
+
+  /** Ends every connection, whatever it carries. */
+  destroy(): void {
+    this.#isDestroyed = true;
+    const error = new Error('the gateway is closing');
+    for (const { reader } of this.#waiting.splice(0)) reader.onFailure(error);
+    for (const connection of [...this.#connections]) connection.destroy(error);
+    this.#endIfClosed();
+  }
+
+  #serveSoon(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    atEndOfTurn(() => {
+      this.#isDue = false;
+      this.#serve();
+    });
+  }
+
+  #serve(): void {
+    const waiting = this.#waiting.filter(({ reader }) => !reader.isSettled);
+    const now = performance.now();
+    let served = 0;
+    for (; served < waiting.length; served += 1) {
+      const connection = this.#takeIdle(now);
+      const next = waiting[served];
+      if (connection === null || next === undefined) break;
+      connection.carry(next.request, next.reader);
+    }
+    this.#waiting = waiting.slice(served);
+    const { maxConnections } = this.#options;
+    while (this.#connections.size + this.#connecting < maxConnections) {
+      const next = this.#waiting[this.#connecting];
+      if (next === undefined) break;
+      this.#connect(next);
+    }
+    this.#endIfClosed();
+  }
+
+  #takeIdle(now: number): Connection | null {
+    for (let connection = this.#idle.pop(); connection !== undefined; connection = this.#idle.pop()) {
+      if (!connection.isStale(now)) return connection;
+      connection.destroy(new Error('it was idle for too long'));
+    }
+    return null;
+  }
+
+  /** @param first which fails where the connection does, unless another one carries it by then */
+  #connect(first: Waiting): void {
+    this.#connecting += 1;
+    const { hostname, host, protocol, port } = this.#options.origin;
+    // A URL has an IPv6 address in brackets, which a socket takes for a part of a name.
+    const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+    this.#connector({ hostname: bare, host, protocol, port }, (error, socket) => {
+      this.#connecting -= 1;
+      if (error === null) this.#opened(socket);
+      else if (this.#waiting.includes(first)) {
+        this.#waiting = this.#waiting.filter((each) => each !== first);
+        first.reader.onFailure(error);
+      }
+      this.#serveSoon();
+    });
+  }
+
+  #opened(socket: Socket): void {
+    const connection = new Connection(socket, {
+      onIdle: (idle) => {
+        this.#idle.push(idle);
+        if (this.#waiting.length > 0 || this.#onClosed !== null) this.#serveSoon();
+      },
+      onClose: (closed) => {
+        this.#connections.delete(closed);
+        this.#forget(closed);
+        this.#serveSoon();
+      },
+    });
+    this.#connections.add(connection);
+    connectionOf.set(socket, connection);
+    this.#idle.push(connection);
+  }
+
+  #forget(connection: Connection): void {
+    const index = this.#idle.indexOf(connection);
+    if (index >= 0) this.#idle.splice(index, 1);
+  }
+
+  #endIfClosed(): void {
+    if (this.#onClosed === null) return;
+    if (this.#waiting.length > 0) return;
+    for (const connection of this.#idle.splice(0)) connection.destroy(new Error('the gateway is closing'));
+    // One that is still being opened when everything is cut off is closed as soon as it is open.
+    if (this.#connections.size === 0 && (this.#connecting === 0 || this.#isDestroyed)) this.#onClosed();
+  }
+}

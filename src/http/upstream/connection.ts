@@ -1,0 +1,180 @@
+import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import { AnswerParser } from './answer-parser.js';
+import type { AnswerReader } from './answer-reader.js';
+import type { AnswerHead } from './answer-head.js';
+
+/** A request as it is written to a connection. */
+export interface WireRequest {
+  readonly method: string;
+  /** With the empty line behind it, as latin1. */
+  readonly head: string;
+  readonly body: Buffer | Readable | null;
+  /** What the head says of the body: its bytes, or `chunked` (RFC 9112 7.1). */
+  readonly framing: number | 'chunked' | null;
+}
+
+/** Who is told what becomes of a connection. */
+export interface ConnectionEvents {
+  /** It can carry another request. */
+  readonly onIdle: (connection: Connection) => void;
+  readonly onClose: (connection: Connection) => void;
+}
+
+/** As most Node services do; 1 s less than they wait. */
+const idleMilliseconds = 4_000;
+/** A request must not cross with the end of its connection: nobody would know whether it was carried out. */
+const marginMilliseconds = 2_000;
+const longestIdleMilliseconds = 600_000;
+
+/** One connection to an upstream, which carries one request at a time. */
+export class Connection {
+  readonly #socket: Socket;
+  readonly #events: ConnectionEvents;
+  readonly #parser: AnswerParser;
+  #reader: AnswerReader | null = null;
+  #upload: Readable | null = null;
+  #keeps = true;
+  #idleMilliseconds = idleMilliseconds;
+  #idleSince = performance.now();
+
+  constructor(socket: Socket, events: ConnectionEvents) {
+    this.#socket = socket;
+    this.#events = events;
+    this.#parser = new AnswerParser({
+      onHead: (head) => {
+        this.#note(head);
+        this.#reader?.onHead(head);
+      },
+      onData: (bytes) => {
+        this.#reader?.onData(bytes);
+      },
+      onEnd: () => {
+        this.#answered();
+      },
+    });
+    socket.on('error', (error) => {
+      this.#fail(error);
+    });
+    socket.on('end', () => {
+      // Whoever takes nothing any more would never let what is still to be written go, and the connection never close.
+      if (!this.#parser.end()) this.destroy(new Error('the other side closed the connection'));
+    });
+    socket.on('close', () => {
+      this.#fail(new Error('the connection was closed'));
+      events.onClose(this);
+    });
+  }
+
+  /** Whether it is idle for so long that the upstream may be about to close it. */
+  isStale(now: number): boolean {
+    return now - this.#idleSince >= this.#idleMilliseconds || !this.#socket.writable;
+  }
+
+  /** Sends a request, whose answer the reader gets. */
+  carry({ method, head, body, framing }: WireRequest, reader: AnswerReader): void {
+    this.#reader = reader;
+    this.#parser.expect(method);
+    reader.onStart(this);
+    if (body === null) this.#socket.write(head, 'latin1');
+    // One piece is written faster than two; latin1 takes every byte for a character and back.
+    else if (Buffer.isBuffer(body)) this.#socket.write(head + body.toString('latin1'), 'latin1');
+    else {
+      this.#socket.write(head, 'latin1');
+      this.#send(body, framing);
+    }
+  }
+
+  /** Takes what has come. */
+  take(bytes: Buffer): void {
+    const reader = this.#reader;
+    try {
+      this.#parser.take(bytes);
+    } catch (error) {
+      this.destroy(error as Error);
+    }
+    reader?.onTurn();
+  }
+
+  pause(): void {
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    this.#socket.resume();
+  }
+
+  destroy(error: Error): void {
+    this.#fail(error);
+    this.#socket.destroy();
+  }
+
+  #note({ keepsConnection, keepAliveSeconds }: AnswerHead): void {
+    this.#keeps = keepsConnection;
+    if (keepAliveSeconds === null) this.#idleMilliseconds = idleMilliseconds;
+    else this.#idleMilliseconds = Math.min(longestIdleMilliseconds, keepAliveSeconds * 1000 - marginMilliseconds);
+  }
+
+  #answered(): void {
+    const reader = this.#reader;
+    if (reader === null) return; // it was given up meanwhile
+    this.#reader = null;
+    reader.onEnd();
+    // Where the request is still being sent, its rest would stand in front of the next one.
+    const isSending = this.#upload !== null || this.#socket.writableLength > 0;
+    if (!this.#keeps || isSending || this.#idleMilliseconds <= 0) {
+      this.destroy(new Error('the answer is over'));
+      return;
+    }
+    this.#socket.resume();
+    this.#idleSince = performance.now();
+    this.#events.onIdle(this);
+  }
+
+  #fail(error: Error): void {
+    const [reader, upload] = [this.#reader, this.#upload];
+    this.#reader = null;
+    this.#upload = null;
+    reader?.onFailure(error);
+    upload?.destroy();
+  }
+
+  /**
+   * Sends a body as it comes, no faster than the upstream takes it. One that is not as long as its head says ends the
+   * connection: what it has too much would be a request of its own, and what it lacks would be taken from the next one.
+   */
+  #send(body: Readable, framing: WireRequest['framing']): void {
+    this.#upload = body;
+    const socket = this.#socket;
+    const isChunked = framing === 'chunked';
+    let left = typeof framing === 'number' ? framing : 0;
+    const goOn = (): void => {
+      body.resume();
+    };
+    body.on('data', (chunk: Buffer) => {
+      if (this.#upload !== body || chunk.length === 0) return;
+      left -= chunk.length;
+      if (!isChunked && left < 0) {
+        this.destroy(new Error('the body is longer than its head says'));
+        return;
+      }
+      socket.cork();
+      if (isChunked) socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
+      let hasRoom = socket.write(chunk);
+      if (isChunked) hasRoom = socket.write('\r\n', 'latin1');
+      socket.uncork();
+      if (!hasRoom) body.pause();
+    });
+    socket.on('drain', goOn);
+    body.once('close', () => socket.off('drain', goOn));
+    body.once('end', () => {
+      if (this.#upload !== body) return;
+      if (!isChunked && left > 0) {
+        this.destroy(new Error('the body is shorter than its head says'));
+        return;
+      }
+      this.#upload = null;
+      if (isChunked) socket.write('0\r\n\r\n', 'latin1');
+    });
+  }
+}

@@ -1,0 +1,111 @@
+import { errors } from 'undici';
+import { GatewayError } from '../errors.js';
+import { AnswerReader } from './answer-reader.js';
+import type { AnswerTarget, UpstreamAnswer } from './answer-reader.js';
+import type { ConnectionPool } from './connection-pool.js';
+import { writeRequestHead } from './request-head.js';
+import { readSmallBody, smallBodyBytes } from './small-body.js';
+import { UploadMeter } from './upload-meter.js';
+import type { UpstreamOptions, UpstreamRequest } from './upstream.js';
+
+/** Where a request goes. */
+export interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds' | 'maxBodyBytes'> {
+  /** What the upstream is called in the request. */
+  readonly host: string;
+  readonly pool: Pick<ConnectionPool, 'send'>;
+}
+
+/** One request on its way to its upstream, until all of its answer, or its headers, have come. */
+export class UpstreamCall implements AnswerTarget {
+  readonly #to: CallTo;
+  readonly #request: UpstreamRequest;
+  readonly #giveBack: () => void;
+  readonly #deadline: NodeJS.Timeout;
+  #upload: UploadMeter | null = null;
+  #isReading = false;
+  #hasFailed = false;
+
+  /** @param giveBack called once: when the whole answer is here, when its body is closed, or for a failure */
+  constructor(to: CallTo, request: UpstreamRequest, giveBack: () => void) {
+    this.#to = to;
+    this.#request = request;
+    this.#giveBack = giveBack;
+    this.#deadline = setTimeout(() => {
+      this.#timedOut();
+    }, to.timeoutSeconds * 1000);
+  }
+
+  /** Sends it. */
+  start(): void {
+    const { body, bodyBytes, cancellation } = this.#request;
+    if (body === null) {
+      this.#send(null);
+    } else if (bodyBytes !== null && bodyBytes <= smallBodyBytes) {
+      this.#isReading = true;
+      readSmallBody(body, () => this.#request.bodyIsWhole(), cancellation)
+        .then((whole) => {
+          this.#isReading = false;
+          this.#request.onBody(whole.length);
+          this.#deadline.refresh();
+          this.#send(whole);
+        })
+        .catch((error: unknown) => {
+          this.failed(error);
+        });
+    } else {
+      this.#upload = new UploadMeter(this.#request, body, this.#to.maxBodyBytes, this.#deadline);
+      this.#send(this.#upload);
+    }
+  }
+
+  onHeaders(): void {
+    clearTimeout(this.#deadline);
+    this.#request.onHeaders();
+  }
+
+  answered(answer: UpstreamAnswer): void {
+    if (typeof answer.body === 'string') this.#giveBack();
+    else answer.body.once('close', this.#giveBack);
+    this.#request.answered(answer);
+  }
+
+  failed(error: unknown): void {
+    clearTimeout(this.#deadline);
+    if (this.#hasFailed) return;
+    this.#hasFailed = true;
+    this.#upload?.destroy(); // no connection may have it yet
+    this.#giveBack();
+    this.#request.failed(asGatewayError(this.#to.name, error));
+  }
+
+  #send(body: Buffer | UploadMeter | null): void {
+    const { method, target, headers, bodyBytes, cancellation } = this.#request;
+    const { host, pool, timeoutSeconds } = this.#to;
+    const framing = Buffer.isBuffer(body) ? body.length : body === null ? null : (bodyBytes ?? 'chunked');
+    const reader = new AnswerReader(this, cancellation, timeoutSeconds);
+    if (body instanceof UploadMeter) {
+      body.once('error', (error) => {
+        reader.cancel(error);
+      });
+    }
+    try {
+      const head = writeRequestHead({ method, target, host, headers, body: framing });
+      pool.send({ method, head, body, framing }, reader);
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  #timedOut(): void {
+    const { name, timeoutSeconds } = this.#to;
+    const code = this.#isReading || this.#upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
+    this.#request.cancellation.cancel(new GatewayError(code, `${name}: nothing came for ${timeoutSeconds} s`));
+  }
+}
+
+function asGatewayError(name: string, error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error;
+  const reason = error instanceof Error ? error.message : 'unknown';
+  const silent = error instanceof errors.ConnectTimeoutError;
+  return new GatewayError(silent ? 'upstream_timeout' : 'upstream_failed', `${name}: ${reason}`, { cause: error });
+}

@@ -1,0 +1,86 @@
+import type { Readable } from 'node:stream';
+import type { Cancellation } from '../cancellation.js';
+import type { GatewayError } from '../errors.js';
+import type { UpstreamAnswer } from './answer-reader.js';
+import { ConnectionPool } from './connection-pool.js';
+import { FairShare } from './fair-share.js';
+import { UpstreamCall } from './upstream-call.js';
+import type { CallTo } from './upstream-call.js';
+
+/** How an upstream is reached, and what it may cost. */
+export interface UpstreamOptions {
+  readonly name: string;
+  /** Origin: `http://host:port` or `https://host:port`. */
+  readonly url: string;
+  /** How long it may be silent, with a request and with the rest of an answer. */
+  readonly timeoutSeconds: number;
+  readonly maxInFlight: number;
+  /** PEM of the authority that signed its certificate; null: those that Node trusts. */
+  readonly ca: Buffer | null;
+  readonly maxBodyBytes: number;
+}
+
+/** A request as the upstream gets it. */
+export interface UpstreamRequest {
+  /** Whose it is. */
+  readonly merchantId: string;
+  readonly method: string;
+  /** Path and query, as they came. */
+  readonly target: string;
+  /** Names and values, flat. */
+  readonly headers: string[];
+  /** The client's body; null where it sent none. */
+  readonly body: Readable | null;
+  /** How long the client says that it is; null where it does not say. */
+  readonly bodyBytes: number | null;
+  readonly cancellation: Cancellation;
+  /** Hears the size of each piece of the body that is passed on. */
+  onBody(bytes: number): void;
+  /** Whether all of the body has come, asked when it ends: half of one must not pass for a whole one. */
+  bodyIsWhole(): boolean;
+  /** Hears that the headers of the answer have come. */
+  onHeaders(): void;
+  /** Hears the answer: the whole of it, or its headers and a body that is still to come. */
+  answered(answer: UpstreamAnswer): void;
+  /** Hears, in place of an answer: upstream_failed, upstream_timeout, body_too_large, client_closed, request_timeout, or
+   * the reason of the cancellation. */
+  failed(error: GatewayError): void;
+}
+
+/**
+ * One upstream: a pool of connections, places for requests in flight and a deadline on silence. A request is sent at
+ * most once, ever: of one whose connection broke nobody knows whether it was carried out.
+ */
+export class Upstream {
+  readonly #to: CallTo;
+  readonly #pool: ConnectionPool;
+  readonly #places: FairShare;
+
+  constructor({ name, url, timeoutSeconds, maxInFlight, ca, maxBodyBytes }: UpstreamOptions) {
+    const origin = new URL(url);
+    this.#places = new FairShare(maxInFlight);
+    this.#pool = new ConnectionPool({
+      ...{ origin, ca },
+      connectMilliseconds: timeoutSeconds * 1000,
+      maxConnections: maxInFlight,
+    });
+    this.#to = { name, timeoutSeconds, maxBodyBytes, host: origin.host, pool: this.#pool };
+  }
+
+  /**
+   * Sends a request, which hears what comes of it.
+   * @throws GatewayError upstream_busy; then it hears nothing
+   */
+  send(request: UpstreamRequest): void {
+    new UpstreamCall(this.#to, request, this.#places.take(request.merchantId)).start();
+  }
+
+  /** Lets what is under way end, for a caller who has left as well, and cuts off what has not by then. */
+  async close(timeoutMilliseconds: number): Promise<void> {
+    const cutOff = setTimeout(() => {
+      this.#pool.destroy();
+    }, timeoutMilliseconds);
+    await this.#pool.close();
+    clearTimeout(cutOff);
+  }
+}
