@@ -8,6 +8,7 @@ import { GatewayError } from './errors.js';
 import { Connections } from './connections.js';
 import { createServer } from './create-server.js';
 import type { ConnectionLimits, RefusedConnection } from './create-server.js';
+import { atEndOfTurn } from './end-of-turn.js';
 import { Exchange } from './exchange.js';
 import { http2RequestOf } from './http2/http2-message.js';
 import { limitUpload } from './http2/limit-upload.js';
@@ -87,7 +88,11 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     closeOverUnreadBody(exchange);
   };
   const afterAnswer = (exchange: Exchange): void => {
-    if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
+    if (!waitsForCaller(exchange)) return;
+    // TLS says only in the next turn that all is written, of almost every answer: those need no timers.
+    atEndOfTurn(() => {
+      if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
+    });
   };
 
   app.addHook('onRequest', (request, reply, done) => {

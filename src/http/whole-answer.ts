@@ -26,12 +26,18 @@ export function giveWhole(reply: FastifyReply, status: number, headers: HeaderLi
     exchange.afterAnswer(exchange);
     return;
   }
-  // The end comes when that has gone out: Node would put an empty piece behind it, and two cost more than one.
+  // The end comes when that has gone out: Node would put an empty piece behind it, and two cost more than one. TLS says
+  // later when it has; there an empty piece is a write of its own to the kernel.
+  const isToldLater = exchange.connection.tls !== null;
+  const end = (error?: Error | null): void => {
+    if (!error) response.end();
+  };
   socket.cork();
-  response.write(body, 'latin1');
+  if (isToldLater) response.write(body, 'latin1', end);
+  else response.write(body, 'latin1');
   atEndOfTurn(() => {
     socket.uncork();
-    response.end();
+    if (!isToldLater) end();
     exchange.afterAnswer(exchange);
   });
 }

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import t from 'tap';
 import { ask, connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
 
@@ -64,33 +65,37 @@ t.test('a caller who does not read its refusals is cut off', async (t) => {
   });
   upstream.respond = (_request, response) => response.end(Buffer.alloc(15_000, 0x61));
   const get = 'GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\nx-forwarded-proto: https\r\n';
+  const open = { HTTP: () => connect(gateway.http, null), TLS: () => connect(gateway.https, gateway.ca) };
   /** Asks one after the other, and reads nothing, until an answer is not taken; for so many answers and then refusals. */
-  const askWithoutReading = async (answers: number): Promise<{ asked: number; socket: Socket }> => {
-    const socket = connect(gateway.http, null);
+  const askWithoutReading = async (socket: Socket, answers: number): Promise<number> => {
     socket.on('error', () => undefined).pause();
-    await once(socket, 'connect');
+    await once(socket, socket instanceof TLSSocket ? 'secureConnect' : 'connect');
     gateway.lines.length = 0;
     let asked = 0;
     do {
       socket.write(asked < answers ? `${get}x-api-key: ${liveKey}\r\n\r\n` : `${get}\r\n`);
       asked += 1;
     } while (await linesWithin(asked, 400));
-    return { asked, socket };
+    return asked;
   };
   const linesWithin = async (count: number, milliseconds: number): Promise<boolean> => {
     const end = Date.now() + milliseconds;
     while (gateway.lines.length < count && Date.now() < end) await new Promise((resolve) => setImmediate(resolve));
     return gateway.lines.length >= count;
   };
-  // How many large answers the kernel takes; the rest of its room is for refusals.
-  const first = await askWithoutReading(Infinity);
-  first.socket.destroy();
-  await linesWithin(first.asked, 2_000);
-  const { asked, socket } = await askWithoutReading(first.asked - 3);
-  t.ok(await linesWithin(asked, 4_000), `the last of ${asked} answers is over`);
-  t.match(gateway.lines.at(-1), { event: { code: 'key_required' } });
-  socket.resume();
-  await once(socket, 'close');
+  for (const [protocol, connected] of Object.entries(open)) {
+    // How many large answers the kernel takes; the rest of its room is for refusals.
+    const first = connected();
+    const taken = await askWithoutReading(first, Infinity);
+    first.destroy();
+    await linesWithin(taken, 2_000);
+    const socket = connected();
+    const asked = await askWithoutReading(socket, taken - 3);
+    t.ok(await linesWithin(asked, 4_000), `${protocol}: the last of ${asked} answers is over`);
+    t.match(gateway.lines.at(-1), { event: { code: 'key_required' } });
+    socket.resume();
+    await once(socket, 'close');
+  }
 });
 
 t.test('the time that an answer may stall is not that of the request behind it', async (t) => {
