@@ -75,6 +75,7 @@ export class Exchange {
   readonly #onOver: (() => void)[] = [];
   #decided = false;
   #closed = false;
+  #isToldOf = false;
 
   constructor(
     readonly request: IncomingMessage,
@@ -184,7 +185,9 @@ export class Exchange {
   }
 
   #end(): void {
-    if (this.over) for (const callback of this.#onOver.splice(0)) callback();
+    if (!this.over || this.#isToldOf) return;
+    this.#isToldOf = true;
+    for (const callback of this.#onOver) callback();
   }
 }
 

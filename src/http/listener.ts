@@ -108,7 +108,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     const turn = (alive: boolean): void => {
       if (alive) {
         // Not Fastify's onResponse: that is silent about a caller who hung up and an answer that broke off.
-        reply.raw.once('close', () => {
+        reply.raw.on('close', () => {
           exchange.closed();
         });
         done();
