@@ -19,7 +19,7 @@ export interface BenchOptions {
   readonly fromFile: string | null;
 }
 
-const defaults = { rounds: '5', seconds: '2', 'warm-up': '3', connections: '64', json: 'var/bench/latest.json' };
+const defaults = { rounds: '5', seconds: '2', 'warm-up': '8', connections: '64', json: 'var/bench/latest.json' };
 
 const help = `Usage: npm run bench -- [options]
 
