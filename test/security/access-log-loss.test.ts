@@ -113,7 +113,9 @@ t.test('a reader that is gone or asleep stalls nothing and is told of', async (t
       sink.close(10).then(() => process.exit(0));
     }, 20);
   `;
-  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['ignore', 'pipe', 'pipe'] });
+  // Without the instrumentation of the test runner, whose threads a process can wait for at its end.
+  const node = ['-u', 'NODE_OPTIONS', process.execPath, '--input-type=module', '-e', script];
+  const child = spawn('env', node, { stdio: ['ignore', 'pipe', 'pipe'] });
   t.teardown(() => child.kill('SIGKILL'));
   let told = '';
   const asleep = new Promise<void>((resolve) => {
