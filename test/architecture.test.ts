@@ -111,7 +111,7 @@ function loadedAtStart(name: string, found = new Set<string>()): Set<string> {
 }
 
 t.test('a gateway loads nothing heavy that it does not need: parts that do load it when they are asked for', (t) => {
-  const loaded = [...loadedAtStart('dist/cli/main.js')];
+  const loaded = [...loadedAtStart('dist/cli/run.js')];
   t.ok(loaded.includes('dist/http/start-gateway.js'), 'what a gateway is made of is seen');
   t.same(
     loaded.filter((name) => name.startsWith('dist/database/') || heavyPackages.includes(name)),

@@ -7,7 +7,6 @@ import { startGateway } from '../http/start-gateway.js';
 import type { RunningGateway } from '../http/start-gateway.js';
 import { createLogger } from '../telemetry/logger.js';
 import type { Logger } from '../telemetry/logger.js';
-import { boundHeapGrowth } from './bound-heap-growth.js';
 import { openPorts } from './open-ports.js';
 import { runServer, saveMilliseconds } from './run-server.js';
 import { runPrimary, workersProblems } from './workers/primary.js';
@@ -65,7 +64,6 @@ async function runGateway(
   fetchesTorExits: boolean,
   onStarted: (running: RunningGateway) => void,
 ): Promise<void> {
-  boundHeapGrowth();
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     const ports = await openPorts(config, log, { fetchesTorExits });
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));

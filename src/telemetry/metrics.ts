@@ -1,7 +1,8 @@
-import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
+import { Counter, Gauge, Registry } from 'prom-client';
 import type { RenderedMetrics } from './aggregate-figures.js';
 import { DurationHistogram } from './duration-histogram.js';
 import type { DurationHistogramOptions } from './duration-histogram.js';
+import { collectProcessMetrics } from './process-metrics.js';
 import { RequestCounts } from './request-counts.js';
 import type { RequestLabels } from './request-counts.js';
 import { registerTorExitMetrics } from './tor-exit-metrics.js';
@@ -60,7 +61,7 @@ export class GatewayMetrics {
 
   constructor(environment: string, state: GatewayState) {
     const registers = [this.#registry];
-    collectDefaultMetrics({ register: this.#registry });
+    collectProcessMetrics(this.#registry);
     const requests = this.#requests;
     new Counter({
       name: 'gateway_requests_total',

@@ -51,6 +51,11 @@ t.test('it runs without a shell, as a user without rights, and says what it is',
   const [, options = ''] = /NODE_OPTIONS=(\S+)/.exec(textsOf('ENV', lastStage).join(' ')) ?? [];
   const { status } = spawnSync(process.execPath, ['-e', ''], { env: { NODE_OPTIONS: options } });
   t.equal(status, 0, 'Node takes the options that it gives');
+  t.match(
+    textsOf('ENV', lastStage).join(' '),
+    /MALLOC_ARENA_MAX=1\b.*MALLOC_TRIM_THRESHOLD_=131072\b/s,
+    'and glibc its own',
+  );
   t.doesNotThrow(() => void JSON.parse(textsOf('CMD', lastStage)[0] ?? ''));
   t.match(textsOf('HEALTHCHECK', lastStage)[0], /CMD \["node", /);
   const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };

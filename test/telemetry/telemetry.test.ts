@@ -91,7 +91,14 @@ t.test('requests are counted by what was decided, and readiness is what it is at
     'gateway_requests_total{code="key_unknown",status="401",route="none",environment="test"} 1',
   ]);
   t.match(text, /^gateway_ready 0$/m);
-  t.match(text, /^process_cpu_seconds_total /m, 'and the process is measured');
+  for (const name of [
+    'process_cpu_seconds_total',
+    'process_resident_memory_bytes',
+    'nodejs_eventloop_lag_p99_seconds',
+  ]) {
+    t.match(text, new RegExp(`^${name} `, 'm'), `and the process is measured: ${name}`);
+  }
+  t.notMatch(text, 'nodejs_gc_', 'but collections are not observed, which fills the old generation');
   ready = true;
   problem = null;
   const later = (await metrics.render()).text;

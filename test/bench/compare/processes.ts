@@ -48,7 +48,7 @@ export async function startProgram(t: Teardowns, program: Program): Promise<Runn
   const pinned = program.isSubject && notPinned === null ? ['taskset', '--cpu-list', cpus.subject, ...line] : line;
   const [command = '', ...args] = pinned;
   // Options of this process are not for those.
-  const env = { ...process.env, ...program.env, NODE_OPTIONS: '' };
+  const env = { ...process.env, NODE_OPTIONS: '', ...program.env };
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], env });
   t.teardown(() => end(child));
   const name = program.args.find((arg) => !arg.startsWith('-')) ?? program.command;

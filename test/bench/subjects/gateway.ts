@@ -15,8 +15,11 @@ const profiling = profiles === '' ? [] : ['--cpu-prof', '--cpu-prof-dir', path.r
 
 const product = ['dist/cli/main.js', 'gateway', '--config'];
 
-/** Options of Node that the image gives it. */
-const nodeOptions = /\bNODE_OPTIONS=(\S+)/.exec(readFileSync('Dockerfile', 'utf8'))?.slice(1) ?? [];
+/** The environment that the image gives it. */
+const [environment = ''] = /^ENV (?:.*\\\n)*.*$/m.exec(readFileSync('Dockerfile', 'utf8')) ?? [];
+const imageEnvironment = Object.fromEntries(
+  [...environment.matchAll(/([A-Z_]+)=([^\s\\]+)/g)].map(([, name = '', value]) => [name, value]),
+);
 
 /** What a gateway is to be. */
 interface Kind {
@@ -42,7 +45,8 @@ export function gateway({ name, title, log, program = product, keys, changes = f
       await writeRecords(redis.client, place);
       const { configFile, logFile, torFile } = await writeConfig(place, directory, redis.url);
       const { pid, found } = await startProgram(place.t, {
-        ...{ command: process.execPath, args: [...nodeOptions, ...profiling, ...program, configFile], isSubject: true },
+        ...{ command: process.execPath, args: [...profiling, ...program, configFile], isSubject: true },
+        env: imageEnvironment,
         started: /(\{[^\n]+"the gateway takes requests"\})/,
       });
       const { http, https } = JSON.parse(found) as Record<'http' | 'https', { readonly port: number }>;
