@@ -11,6 +11,7 @@ import { createHttp2Server } from './http2/http2-server.js';
 import { servedMethod } from './known-method.js';
 import { readProxyHeader } from './proxy-protocol/read-header.js';
 import { followRequestLines, namesHttp } from './request-lines.js';
+import { readIntoSharedBuffer } from './shared-reads.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
 
 /** Limits of a listener's connections. */
@@ -91,7 +92,10 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
       startHttp1(socket, bufferedBytes);
     }
   };
-  server.on('connection', (socket: Socket) => {
+  // What comes before HTTP reads in its own way.
+  const isPlain = startTls === undefined && proxyProtocolFrom === null;
+  server.on('connection', (accepted: Socket) => {
+    const socket = isPlain ? readIntoSharedBuffer(accepted) : accepted;
     connections.opened(socket);
     socket.on('error', () => undefined); // whoever reads it hears of its end; while nobody does, it would end the process
     const own = originOf(socket);

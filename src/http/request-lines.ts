@@ -35,6 +35,13 @@ class RequestLines {
     this.#release();
   }
 
+  /** Keeps what is not passed when the parser has seen it: the buffer that it came in is the next packet's. */
+  keep(): void {
+    if (this.#at === this.#bytes.length || this.#bytes.buffer === this.#store.buffer) return;
+    this.#bytes = this.#behindLeft(none);
+    this.#at = 0;
+  }
+
   /** Says whether the next request, which just arrived, names HTTP, and passes its head. */
   passHead({ method = '', url = '', rawHeaders }: IncomingMessage): boolean {
     this.#passBody();
@@ -129,6 +136,9 @@ export function followRequestLines(socket: Socket, maxHeadBytes: number): void {
   followed.set(socket, lines);
   socket.prependListener('data', (bytes: Buffer) => {
     lines.take(bytes);
+  });
+  socket.on('data', () => {
+    lines.keep();
   });
 }
 

@@ -8,7 +8,8 @@ import type { GatewayUnderTest } from '../http/harness.js';
 // llhttp reads RTSP and ICE as if they were HTTP, and Node tells the version's number alone. `DESCRIBE /v1/payouts RTSP/1.1`
 // got Fastify's own 404: no envelope, no line in the log, nobody had looked at its key, and its connection stayed open.
 // `GET /v1/payouts RTSP/1.1` was served, and so was RTSP/1.0 in two packets or with two blanks.
-const head = `Host: localhost\r\nx-api-key: ${liveKey}\r\n`;
+const head = `Host: localhost\r\nX-Forwarded-Proto: https\r\nx-api-key: ${liveKey}\r\n`;
+const config = { trustedProxies: ['127.0.0.1'] };
 const get = `GET /v1/transactions HTTP/1.1\r\n${head}\r\n`;
 const post = `POST /v1/payouts HTTP/1.1\r\n${head}content-type: application/json\r\nContent-Length: 2\r\n\r\n{}`;
 
@@ -37,6 +38,14 @@ async function converse(socket: Socket, parts: readonly string[]): Promise<strin
   }
   await closed;
   return received;
+}
+
+/** Connections over TLS and plain ones, whose bytes are read in different ways. */
+function listenersOf(gateway: GatewayUnderTest) {
+  return [
+    { over: 'TLS', open: () => connect(gateway.https, gateway.ca) },
+    { over: 'TCP', open: () => connect(gateway.http, null) },
+  ];
 }
 
 function statusesOf(received: string): string[] {
@@ -74,11 +83,13 @@ async function refuses(t: Test, gateway: GatewayUnderTest, received: string, bef
 
 t.test('a request of another protocol is refused, and its connection closed', async (t) => {
   const upstream = await startUpstream(t);
-  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
-  for (const line of lines) {
-    for (const more of ['', 'Expect: 100-continue\r\n', 'Upgrade: websocket\r\nConnection: upgrade\r\n']) {
-      const bytes = `${line}\r\n${head}${more}\r\n`;
-      await refuses(t, gateway, await converse(connect(gateway.https, gateway.ca), [bytes]), [], line + more);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config });
+  for (const { over, open } of listenersOf(gateway)) {
+    for (const line of lines) {
+      for (const more of ['', 'Expect: 100-continue\r\n', 'Upgrade: websocket\r\nConnection: upgrade\r\n']) {
+        const bytes = `${line}\r\n${head}${more}\r\n`;
+        await refuses(t, gateway, await converse(open(), [bytes]), [], `${over}: ${line}${more}`);
+      }
     }
   }
   t.same(upstream.seen, []);
@@ -86,25 +97,21 @@ t.test('a request of another protocol is refused, and its connection closed', as
 
 t.test('however its bytes are cut', async (t) => {
   const upstream = await startUpstream(t);
-  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config });
   const whole = `\r\nGET /v1/transactions RTSP/1.1\r\n${head}\r\n`;
-  for (let at = 1; at < whole.length; at++) {
-    const parts = [whole.slice(0, at), whole.slice(at)];
-    await refuses(t, gateway, await converse(connect(gateway.https, gateway.ca), parts), [], `cut at ${at}`);
+  for (const { over, open } of listenersOf(gateway)) {
+    for (let at = 1; at < whole.length; at++) {
+      const parts = [whole.slice(0, at), whole.slice(at)];
+      await refuses(t, gateway, await converse(open(), parts), [], `${over}: cut at ${at}`);
+    }
+    await refuses(t, gateway, await converse(open(), Array.from(whole)), [], `${over}: byte by byte`);
+    const far = [`GET ${' '.repeat(30_000)}`, ' '.repeat(30_000), get.slice('GET '.length)];
+    await refuses(t, gateway, await converse(open(), far), [], `${over}: more blanks than a head may have`);
   }
-  await refuses(t, gateway, await converse(connect(gateway.https, gateway.ca), Array.from(whole)), [], 'byte by byte');
-  const far = [`GET ${' '.repeat(30_000)}`, ' '.repeat(30_000), get.slice('GET '.length)];
-  await refuses(
-    t,
-    gateway,
-    await converse(connect(gateway.https, gateway.ca), far),
-    [],
-    'more blanks than a head may have',
-  );
   t.same(upstream.seen, []);
 });
 
-t.test('and on a plain connection, also behind a PROXY header', async (t) => {
+t.test('also behind a PROXY header', async (t) => {
   const gateway = await startTestGateway(t, { config: { proxyProtocol: true, trustedProxies: ['127.0.0.1'] } });
   const rtsp = `GET /v1/transactions RTSP/1.1\r\n${head}\r\n`;
   const proxy = 'PROXY TCP4 203.0.113.7 127.0.0.1 40000 80\r\n';
@@ -116,32 +123,35 @@ t.test('and on a plain connection, also behind a PROXY header', async (t) => {
 
 t.test('also behind other requests of its connection', async (t) => {
   const upstream = await startUpstream(t);
-  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config });
   const rtsp = `GET /v1/transactions RTSP/1.1\r\n${head}\r\n`;
-  for (const before of [
+  const requests = [
     get,
     post,
     posted(`x\n${get}`),
     chunked('{}'),
     chunked(`\r\n0\r\n\r\n${get}`),
     chunked(get, 'a: b\r\n'),
-  ]) {
-    for (const parts of [
-      [before + rtsp],
-      [before, rtsp],
-      [before + rtsp.slice(0, 25), rtsp.slice(25)],
-      [...Array.from(before), rtsp],
-    ]) {
-      const name = JSON.stringify(parts).slice(0, 60);
-      await refuses(t, gateway, await converse(connect(gateway.https, gateway.ca), parts), ['200'], name);
-      t.equal(upstream.seen.splice(0).length, 1, `${name}: the one before was carried out`);
+  ];
+  for (const { over, open } of listenersOf(gateway)) {
+    for (const before of requests) {
+      for (const parts of [
+        [before + rtsp],
+        [before, rtsp],
+        [before + rtsp.slice(0, 25), rtsp.slice(25)],
+        [...Array.from(before), rtsp],
+      ]) {
+        const name = `${over}: ${JSON.stringify(parts).slice(0, 60)}`;
+        await refuses(t, gateway, await converse(open(), parts), ['200'], name);
+        t.equal(upstream.seen.splice(0).length, 1, `${name}: the one before was carried out`);
+      }
     }
   }
 });
 
 t.test('words of another protocol elsewhere in a request mean nothing, and a split request is served', async (t) => {
   const upstream = await startUpstream(t);
-  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config });
   const last = get.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
   const body = '{"remarks":"POST /v1/payouts RTSP/1.0, GET /v1/transactions RTSP/1.1"}';
   const told = posted(body);
@@ -163,9 +173,11 @@ t.test('words of another protocol elsewhere in a request mean nothing, and a spl
     [`${posted('x'.repeat(200_000))}\r\n`, last],
     [`GET /v1/transactions?x=RTSP/1.1 HTTP/1.1\r\n`, `${head}\r\n`, last],
   ];
-  for (const parts of cases) {
-    const received = await converse(connect(gateway.https, gateway.ca), parts);
-    t.same(statusesOf(received), ['200', '200'], JSON.stringify(parts).slice(0, 100));
+  for (const { over, open } of listenersOf(gateway)) {
+    for (const parts of cases) {
+      const received = await converse(open(), parts);
+      t.same(statusesOf(received), ['200', '200'], `${over}: ${JSON.stringify(parts).slice(0, 100)}`);
+    }
   }
 });
 
@@ -173,17 +185,18 @@ t.test('words of another protocol elsewhere in a request mean nothing, and a spl
 // answered any more.
 t.test('a chunk whose size is no number ends its connection, and nothing else', { timeout: 20_000 }, async (t) => {
   const upstream = await startUpstream(t);
-  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
-  const open = post.replace('Content-Length: 2', 'Transfer-Encoding: chunked').replace('{}', '');
-  for (const size of ['zz', '-5', '-99999', '+5', '0x5', ' 5', '5 5', 'g5', ';a=b', 'NaN']) {
-    for (const parts of [
-      [open, `${size}\r\n`],
-      [`${open}2\r\n{}\r\n`, `${size}\r\n`, get],
-    ]) {
-      gateway.lines.length = 0;
-      const received = await converse(connect(gateway.https, gateway.ca), parts);
-      t.same(statusesOf(received), ['400'], size);
-      t.equal(gateway.lines.length, 1, size);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config });
+  const begun = post.replace('Content-Length: 2', 'Transfer-Encoding: chunked').replace('{}', '');
+  for (const { over, open } of listenersOf(gateway)) {
+    for (const size of ['zz', '-5', '-99999', '+5', '0x5', ' 5', '5 5', 'g5', ';a=b', 'NaN']) {
+      for (const parts of [
+        [begun, `${size}\r\n`],
+        [`${begun}2\r\n{}\r\n`, `${size}\r\n`, get],
+      ]) {
+        gateway.lines.length = 0;
+        t.same(statusesOf(await converse(open(), parts)), ['400'], `${over}: ${size}`);
+        t.equal(gateway.lines.length, 1, `${over}: ${size}`);
+      }
     }
   }
 });
@@ -211,7 +224,7 @@ function soundRequest(random: Random): string {
 
 t.test('no request that HTTP allows is taken for one of another protocol', async (t) => {
   const upstream = await startUpstream(t);
-  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config });
   const seed = 20261120;
   const random = new Random(seed);
   const end = get.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
@@ -224,8 +237,10 @@ t.test('no request that HTTP allows is taken for one of another protocol', async
       parts.push(rest.slice(0, size));
       rest = rest.slice(size);
     }
-    const received = await converse(connect(gateway.https, gateway.ca), [...parts, rest]);
     const expected = [...requests, end].map(() => '200');
-    t.same(statusesOf(received), expected, `seed ${seed}, turn ${turn}`);
+    for (const { over, open } of listenersOf(gateway)) {
+      const received = await converse(open(), [...parts, rest]);
+      t.same(statusesOf(received), expected, `${over}: seed ${seed}, turn ${turn}`);
+    }
   }
 });
