@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 import { once } from 'node:events';
-import { boundHeapGrowth } from './bound-heap-growth.js';
+import { tuneHeap } from './tune-heap.js';
 
 // Before the rest is loaded: V8 sets the next bound when it collects, and the last time before the first requests is while it loads.
-if (process.argv[2] === 'gateway') boundHeapGrowth();
+if (process.argv[2] === 'gateway') tuneHeap();
 const { run } = await import('./run.js');
 
 // Whoever reads has gone, as `head` does when it has seen enough: there is nobody to tell.

@@ -1,0 +1,16 @@
+import { setFlagsFromString } from 'node:v8';
+
+const flags = [
+  // By how much of what lives garbage may make the heap larger before all of it is collected. On a machine with much memory
+  // V8 would wait until the heap is several times as large as what lives.
+  '--heap-growing-percent=30',
+  // In a quiet time V8 would collect three times to give memory back, and drop the code of what is not alive then: all that
+  // a request is made of. The first thousand requests after some seconds of silence then cost two to eight times as much.
+  // This puts it off for as long as the flag can say, which is 24 days.
+  '--gc-memory-reducer-start-delay-ms=2147483647',
+];
+
+/** Tells V8 when a gateway's heap is collected. A later V8 that does not know a flag says so and goes on as it is. */
+export function tuneHeap(): void {
+  for (const flag of flags) setFlagsFromString(flag);
+}
