@@ -483,6 +483,53 @@ t.test('an upload that its caller breaks off is not carried out', async (t) => {
   t.same(upstream.seen, []);
 });
 
+t.test(
+  'a body passes as it came, in one packet with its head or behind it, and the next request stands on its own',
+  async (t) => {
+    const upstream = await startUpstream(t);
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { trustedProxies: ['127.0.0.1'] } });
+    const head = `Host: localhost\r\nX-Forwarded-Proto: https\r\nx-api-key: ${liveKey}\r\n`;
+    const next = `GET /v1/transactions HTTP/1.1\r\n${head}Connection: close\r\n\r\n`;
+    const bodies = [
+      '{}',
+      `{"a":"${'\u00fc'.repeat(100)}"}`,
+      'x'.repeat(16_384),
+      'y'.repeat(16_385),
+      'z'.repeat(50_000),
+    ];
+    for (const body of bodies) {
+      const bytes = Buffer.byteLength(body);
+      const post = `POST /v1/payouts HTTP/1.1\r\n${head}Content-Length: ${bytes}\r\n\r\n`;
+      for (const parts of [
+        [post + body + next],
+        [post + body, next],
+        [post, body + next],
+        [post + body.slice(0, 1), body.slice(1), next],
+      ]) {
+        for (const open of [() => connect(gateway.https, gateway.ca), () => connect(gateway.http, null)]) {
+          const socket = open();
+          const closed = once(socket, 'close');
+          gateway.lines.length = 0;
+          upstream.seen.length = 0;
+          let received = '';
+          socket.setNoDelay(true).on('data', (chunk: Buffer) => (received += chunk.toString('latin1')));
+          for (const part of parts) {
+            await new Promise((resolve) => socket.write(part, resolve));
+            await wait(2);
+          }
+          await closed;
+          while (gateway.lines.length < 2) await wait(1);
+          const name = `${bytes} bytes, the first ${parts[0]?.length}`;
+          t.same(received.match(/HTTP\/1\.1 200 /g)?.length, 2, name);
+          t.ok(upstream.seen[0]?.body.toString() === body, name);
+          t.same(upstream.seen[0]?.headers['content-length'], String(bytes), name);
+          t.match(gateway.lines[0], { http: { request: { body: { bytes } } } }, name);
+        }
+      }
+    }
+  },
+);
+
 t.test('of a small upload that its caller breaks off the upstream does not even hear', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });

@@ -50,7 +50,12 @@ function open(t: Teardown, url: string, options: Partial<UpstreamOptions> = {}):
 function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<UpstreamAnswer> {
   return new Promise((answered, failed) => {
     const none = { method: 'GET', target: '/', headers: [], body: null, bodyBytes: null, onBody: () => undefined };
-    const whole = { bodyIsWhole: () => true, cancellation: new Cancellation(), onHeaders: () => undefined };
+    const whole = {
+      bodyAtHand: () => null,
+      bodyIsWhole: () => true,
+      cancellation: new Cancellation(),
+      onHeaders: () => undefined,
+    };
     upstream.send({ merchantId: 'm_1', ...none, ...whole, answered, failed, ...request });
   });
 }

@@ -38,8 +38,12 @@ export class UpstreamCall implements AnswerTarget {
   /** Sends it. */
   start(): void {
     const { body, bodyBytes, cancellation } = this.#request;
+    const whole = body === null ? null : this.#request.bodyAtHand();
     if (body === null) {
       this.#send(null);
+    } else if (whole !== null) {
+      this.#request.onBody(whole.length);
+      this.#send(whole);
     } else if (bodyBytes !== null && bodyBytes <= smallBodyBytes) {
       this.#isReading = true;
       readSmallBody(body, () => this.#request.bodyIsWhole(), cancellation)

@@ -36,6 +36,8 @@ export interface UpstreamRequest {
   readonly cancellation: Cancellation;
   /** Hears the size of each piece of the body that is passed on. */
   onBody(bytes: number): void;
+  /** Takes the body, where all of it has come already; null where some is to be waited for. */
+  bodyAtHand(): Buffer | null;
   /** Whether all of the body has come, asked when it ends: half of one must not pass for a whole one. */
   bodyIsWhole(): boolean;
   /** Hears that the headers of the answer have come. */
