@@ -11,7 +11,7 @@ const buffer = Buffer.allocUnsafeSlow(64 * 1024);
 
 /**
  * Has a connection that was just accepted, and has read nothing yet, read into one buffer that all connections share. Node
- * would make a buffer for each packet, and free it: a tenth of what a 401 costs. Node's `onread` spares that, but it is an
+ * would make a buffer for each packet, and free it: 8 % of what a 401 costs. Node's `onread` spares that, but it is an
  * option of sockets, not of servers. Who listens to `data` has to copy what it keeps, as Node's own HTTP parser does.
  * @returns the connection: another socket on the same handle, or, if Node should not have one to give, as it was
  */
