@@ -9,6 +9,7 @@ import { ConnectionsPerAddress } from './connections-per-address.js';
 import type { Connections } from './connections.js';
 import { createHttp2Server } from './http2/http2-server.js';
 import { servedMethod } from './known-method.js';
+import { LeanRequest } from './lean-request.js';
 import { readProxyHeader } from './proxy-protocol/read-header.js';
 import { followRequestLines, namesHttp } from './request-lines.js';
 import { readIntoSharedBuffer } from './shared-reads.js';
@@ -132,6 +133,7 @@ function createHttpServer(handler: http.RequestListener, limits: ConnectionLimit
   };
   const server = http.createServer(
     {
+      IncomingMessage: LeanRequest,
       // Only protocol.ts can tell a long target from large headers, so it has to see both.
       maxHeaderSize: limits.headerBytes + limits.targetBytes,
       headersTimeout: limits.headersTimeoutSeconds * 1000,

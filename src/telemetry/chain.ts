@@ -46,15 +46,13 @@ export class Chain {
   readonly #isSecret: boolean;
   readonly #hash: LineHash;
   readonly #environment: string;
-  readonly #head: string;
   #previous = noHash;
   #sequence = 0;
 
   constructor(secret: LogSecret, environment: string) {
     this.#isSecret = secret !== null;
-    this.#hash = new LineHash(secret);
+    this.#hash = new LineHash(secret, `{"service":{"ephemeral_id":"${this.id}"},`);
     this.#environment = environment;
-    this.#head = `{"service":{"ephemeral_id":"${this.id}"},`;
   }
 
   /**
@@ -64,8 +62,7 @@ export class Chain {
    */
   seal(line: string): Buffer {
     this.#sequence += 1;
-    const text = `${this.#head}${line.slice(1, -2)},"sequence":${decimal(this.#sequence, 0)}`;
-    this.#previous = this.#hash.of(this.#previous, text);
+    this.#previous = this.#hash.of(this.#previous, line, `,"sequence":${decimal(this.#sequence, 0)}`);
     return this.#hash.withEnd(`,"hash":"${this.#previous}"}}`);
   }
 

@@ -3,6 +3,8 @@ import t from 'tap';
 import { chainHash, logSecretOf } from '../../src/telemetry/chain.js';
 import { LineHash } from '../../src/telemetry/line-hash.js';
 
+const head = '{"service":{"id":"01"},';
+
 const texts = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 300 }),
   fc.constantFrom('', 'é', '\u{1f600}', '\ud800', 'x'.repeat(70_000), '€'.repeat(5_000)),
@@ -15,11 +17,12 @@ t.test('lines are hashed as the verifier does it, under secrets of any length an
       fc.array(texts, { maxLength: 8 }),
       (bytes, lines) => {
         const secret = bytes === null ? null : logSecretOf(Buffer.from(bytes));
-        const hashes = new LineHash(secret);
+        const hashes = new LineHash(secret, head);
         let previous = '0'.repeat(64);
-        return lines.every((line) => {
+        return lines.every((text) => {
+          const line = `${head}"text":"${text}","event":{"a":1,"sequence":7`;
           const expected = chainHash(secret, previous, line);
-          const hash = hashes.of(previous, line);
+          const hash = hashes.of(previous, `{"text":"${text}","event":{"a":1}}`, ',"sequence":7');
           previous = hash;
           const whole = hashes.withEnd(`,"hash":"${hash}"}}`);
           return hash === expected && whole.equals(Buffer.from(`${line},"hash":"${expected}"}}`));

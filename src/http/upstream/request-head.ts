@@ -31,11 +31,23 @@ export function writeRequestHead({ method, target, host, headers, body }: Reques
     const name = headers[index] ?? '';
     const value = headers[index + 1] ?? '';
     if (name.length === 14 && name.toLowerCase() === 'content-length') continue; // said below, of what is sent
-    if (!fieldName.test(name) || notInValue.test(value))
-      throw new Error('a header has a character that it must not have');
+    if (!isFieldName(name) || notInValue.test(value)) throw new Error('a header has a character that it must not have');
     head += `${name}: ${value}\r\n`;
   }
   if (body === 'chunked') return `${head}transfer-encoding: chunked\r\n\r\n`;
   if (body !== null || methodsWithBodies.has(method)) return `${head}content-length: ${body ?? 0}\r\n\r\n`;
   return `${head}\r\n`;
+}
+
+/** Names that were found to be such, as they are written. They come again and again. Bounded, because callers choose them. */
+const knownNames = new Set<string>();
+const maxKnownNames = 1_000;
+const longestKnownName = 64;
+
+function isFieldName(name: string): boolean {
+  if (knownNames.has(name)) return true;
+  if (!fieldName.test(name)) return false;
+  if (knownNames.size >= maxKnownNames) knownNames.clear();
+  if (name.length <= longestKnownName) knownNames.add(name);
+  return true;
 }

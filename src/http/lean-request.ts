@@ -1,0 +1,25 @@
+import { IncomingMessage } from 'node:http';
+
+const none: IncomingMessage['headers'] = Object.freeze({});
+
+/**
+ * A request whose `headers` are empty but where it has an Expect. Node and Fastify ask each request for them, Node about
+ * Expect (and about Host, where its server has `requireHostHeader`), Fastify about a Connection that it does nothing with
+ * here, and to make them is 3 % of what a 401 costs. The gateway reads `rawHeaders`: Node's `headers` join or drop what is
+ * there twice.
+ */
+export class LeanRequest extends IncomingMessage {}
+
+Object.defineProperty(LeanRequest.prototype, 'headers', {
+  get(this: LeanRequest): unknown {
+    return hasExpect(this.rawHeaders) ? Reflect.get(IncomingMessage.prototype, 'headers', this) : none;
+  },
+});
+
+function hasExpect(rawHeaders: readonly string[]): boolean {
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? '';
+    if (name.length === 6 && name.toLowerCase() === 'expect') return true;
+  }
+  return false;
+}
