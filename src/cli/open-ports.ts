@@ -5,6 +5,8 @@ import { TorExitList } from '../adapters/tor/tor-exit-list.js';
 import { OperatorError } from '../config/operator-error.js';
 import type { Config } from '../config/schema.js';
 import { readSecretFile } from '../config/secret-file.js';
+import { pepperOf } from '../gateway/api-key.js';
+import type { Pepper } from '../gateway/api-key.js';
 import type { GeoIp, Records, TorExits } from '../gateway/ports.js';
 import { RecordKeyStore } from '../gateway/record-key-store.js';
 import { openRedisRecords } from './open-redis-records.js';
@@ -159,8 +161,8 @@ export async function openLoadedTorExits(
 }
 
 /** Reads the pepper of look-up ids. */
-export async function readPepper(file: string | null): Promise<Buffer | null> {
-  return file === null ? null : readSecretFile(file, 'The pepper');
+export async function readPepper(file: string | null): Promise<Pepper | null> {
+  return file === null ? null : pepperOf(await readSecretFile(file, 'The pepper'));
 }
 
 /** Reads the secret of the access log. */

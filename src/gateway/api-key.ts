@@ -1,4 +1,5 @@
-import { createHmac, hash, randomBytes } from 'node:crypto';
+import { createHmac, createSecretKey, hash, randomBytes } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { keyPrefixes } from '../policy/key-format.js';
 import type { Environment } from '../policy/key-format.js';
@@ -8,11 +9,19 @@ const secretBytes = 32;
 const secretLength = 43; // 62^43 is the first power of 62 above 2^256
 const checksumLength = 6; // 62^6 is the first power of 62 above 2^32
 
+/** HMAC key of look-up ids: who steals the store alone cannot tell whether a key is in it. */
+export type Pepper = KeyObject;
+
+/** Makes a pepper's bytes into what hashes take; given the bytes, Node 24 takes ten µs more for each hash. */
+export function pepperOf(bytes: Buffer): Pepper {
+  return createSecretKey(bytes);
+}
+
 /**
  * The name under which a key store holds a key: hex SHA-256 of the whole key, or HMAC-SHA-256 where there is a pepper.
  * A key has 256 random bits, so a slow password hash would add cost for us and none for whoever steals the store.
  */
-export function lookupIdOf(key: string, pepper: Buffer | null): string {
+export function lookupIdOf(key: string, pepper: Pepper | null): string {
   return pepper === null ? hash('sha256', key) : createHmac('sha256', pepper).update(key).digest('hex');
 }
 

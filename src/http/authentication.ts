@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { lookupIdOf } from '../gateway/api-key.js';
+import type { Pepper } from '../gateway/api-key.js';
 import { authenticate } from '../gateway/authenticate.js';
 import type { Verdict } from '../gateway/authenticate.js';
 import { follow } from '../gateway/eventual.js';
@@ -35,7 +36,7 @@ import { traceContextOf } from './trace-context.js';
 export interface AuthenticationHookOptions extends FactSources {
   readonly keyStore: Pick<KeyStore, 'find'>;
   /** HMAC pepper of the look-up ids; null: plain SHA-256. */
-  readonly pepper: Buffer | null;
+  readonly pepper: Pepper | null;
   readonly routes: RouteTable;
   readonly headLimits: HeadLimits;
   readonly maxBodyBytes: number;

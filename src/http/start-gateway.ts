@@ -2,6 +2,7 @@ import type { AddressInfo } from 'node:net';
 import { setImmediate, setTimeout as wait } from 'node:timers/promises';
 import { readOperatorFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
+import type { Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
 import type { CacheFigures, CallerIdentity, Clock, GeoIp, KeyStore } from '../gateway/ports.js';
 import type { SharedRate, TorExits, TraceExport } from '../gateway/ports.js';
@@ -27,8 +28,7 @@ import { openTls } from './tls/open-tls.js';
 import type { OpenTls } from './tls/open-tls.js';
 import type { CertificateChange } from './tls/tls-reload.js';
 import { Upstream } from './upstream/upstream.js';
-import { WarmUp } from './warm-up.js';
-import type { WarmUpEnd } from './warm-up.js';
+import { WarmUp, type WarmUpEnd } from './warm-up.js';
 
 /** What the gateway needs besides its configuration. */
 export interface GatewayPorts {
@@ -40,7 +40,7 @@ export interface GatewayPorts {
   readonly geoIp: GeoIp | null;
   /** Counts merchants' requests for all gateways together; null: each process counts for itself, or nothing is limited. */
   readonly sharedRate: SharedRate | null;
-  readonly pepper: Buffer | null;
+  readonly pepper: Pepper | null;
   /** Signs who calls for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
   readonly clock: Clock;

@@ -2,6 +2,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Pool } from 'undici';
 import { generateApiKey, lookupIdOf } from '../gateway/api-key.js';
+import type { Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
 import type { Clock, KeyAnswer } from '../gateway/ports.js';
 import type { Credential } from '../policy/facts.js';
@@ -21,7 +22,7 @@ import { Upstream } from './upstream/upstream.js';
 export interface WarmUpOptions {
   readonly environment: Environment;
   readonly limits: ListenerOptions['limits'] & { readonly bodyBytes: number; readonly targetBytes: number };
-  readonly pepper: Buffer | null;
+  readonly pepper: Pepper | null;
   readonly logSecret: LogSecret;
   readonly clock: Clock;
 }

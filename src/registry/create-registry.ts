@@ -1,5 +1,6 @@
 import { describeRoutes } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
+import type { Pepper } from '../gateway/api-key.js';
 import { requireToken } from './administrator.js';
 import { registryDescription } from './description.js';
 import { eventRoutes } from './events/routes.js';
@@ -25,7 +26,7 @@ export interface RegistryOptions {
   /** What administrators show to be let in. */
   readonly token: string;
   /** HMAC pepper of the look-up ids, the same as the gateways'; null: plain SHA-256. */
-  readonly pepper: Buffer | null;
+  readonly pepper: Pepper | null;
   /** `keyStore.cache.maxStaleSeconds` of the gateways. */
   readonly maxStaleSeconds: number;
   readonly logger?: Logger | undefined;

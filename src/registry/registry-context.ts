@@ -1,4 +1,5 @@
 import { ulid } from 'ulid';
+import type { Pepper } from '../gateway/api-key.js';
 import type { Confirmation } from './propagation.js';
 import type { Clock } from './ports.js';
 import type { RegistryDatabase } from './registry-database.js';
@@ -9,7 +10,7 @@ export interface RegistryContext {
   readonly clock: Clock;
   readonly random: (size: number) => Buffer;
   /** HMAC pepper of the look-up ids, the same as the gateways'; null: plain SHA-256. */
-  readonly pepper: Buffer | null;
+  readonly pepper: Pepper | null;
   /** Told of each change as soon as it is committed. */
   readonly onChange: () => void;
   /** Waits, for a bounded time, until gateways know of a change. */

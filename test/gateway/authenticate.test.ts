@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { generateApiKey, isGeneratedApiKey, lookupIdOf } from '../../src/gateway/api-key.js';
+import { generateApiKey, isGeneratedApiKey, lookupIdOf, pepperOf } from '../../src/gateway/api-key.js';
 import { authenticate } from '../../src/gateway/authenticate.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
 import type { KeyStore } from '../../src/gateway/ports.js';
@@ -47,10 +47,10 @@ t.test('without a pepper the look-up id is the hex SHA-256 of the whole key, as 
 
 t.test('with a pepper the look-up id is the HMAC-SHA-256 of the key, so a stolen store alone tells nothing', (t) => {
   const vector = '5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843';
-  t.equal(lookupIdOf('what do ya want for nothing?', Buffer.from('Jefe')), vector, 'RFC 4231, case 2');
+  t.equal(lookupIdOf('what do ya want for nothing?', pepperOf(Buffer.from('Jefe'))), vector, 'RFC 4231, case 2');
   const key = generateApiKey('live');
-  const ids = [null, Buffer.from('one'), Buffer.from('two'), Buffer.from('')].map((pepper) => lookupIdOf(key, pepper));
-  t.equal(new Set(ids).size, 4, 'another pepper, another id');
+  const ids = ['one', 'two', ''].map((text) => lookupIdOf(key, pepperOf(Buffer.from(text))));
+  t.equal(new Set([lookupIdOf(key, null), ...ids]).size, 4, 'another pepper, another id');
   t.end();
 });
 
@@ -187,7 +187,7 @@ t.test('a request that is denied by itself costs no look-up', async (t) => {
 
 t.test('a store is asked once, by the hash and never by the key', async (t) => {
   const key = generateApiKey('live');
-  for (const pepper of [null, Buffer.from('pepper')]) {
+  for (const pepper of [null, pepperOf(Buffer.from('pepper'))]) {
     const credential = acceptingCredential('live');
     const keyStore = storeAnswering(() => Promise.resolve(credential));
     const verdict = await authenticate(acceptedFacts('live'), lookupIdOf(key, pepper), keyStore);

@@ -13,6 +13,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { loadConfig } from '../../src/config/load.js';
 import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
+import type { Pepper } from '../../src/gateway/api-key.js';
 import type { CallerIdentity, GeoIp, KeyStore, SharedRate, TorExits, TraceExport } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
@@ -105,7 +106,7 @@ export async function startBareUpstream(t: Teardown, onConnection: (socket: Sock
 export function recordsOf(
   key: string,
   overrides: { key?: Partial<KeyRecord>; merchant?: Partial<MerchantRecord> } = {},
-  pepper: Buffer | null = null,
+  pepper: Pepper | null = null,
 ): StoredRecords {
   const keyRecord: KeyRecord = {
     keyId: 'key_1',
@@ -157,7 +158,7 @@ export interface GatewaySetup {
   readonly geoIp?: GeoIp;
   readonly sharedRate?: SharedRate;
   readonly upstreamUrl?: string;
-  readonly pepper?: Buffer;
+  readonly pepper?: Pepper;
   readonly identity?: CallerIdentity;
   readonly accessLog?: LineSink;
   readonly logSecret?: Buffer;

@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
+import { pepperOf } from '../../src/gateway/api-key.js';
 import { recordsOf, ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
 import { startBareUpstream, startTestGateway, startUpstream } from './harness.js';
 import type { RecordingUpstream } from './harness.js';
@@ -550,7 +551,7 @@ t.test('of a small upload that its caller breaks off the upstream does not even 
 
 t.test('a pepper keys the look-up', async (t) => {
   const upstream = await startUpstream(t);
-  const pepper = Buffer.from('pepper');
+  const pepper = pepperOf(Buffer.from('pepper'));
   const peppered = await startTestGateway(t, {
     upstreamUrl: upstream.url,
     pepper,

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
+import { pepperOf } from '../../src/gateway/api-key.js';
 import { createRegistry } from '../../src/registry/create-registry.js';
 import type { ApiKey } from '../../src/registry/keys/schema.js';
 import type { Merchant } from '../../src/registry/merchants/schema.js';
@@ -32,7 +33,7 @@ export type Changed<Record> = Record & { readonly propagation: Propagation };
 export type NewKey = Changed<ApiKey & { readonly key: string }>;
 
 export const token = 'a-token-of-administrators-0123456789';
-export const pepper = Buffer.from('a pepper of the tests');
+export const pepper = pepperOf(Buffer.from('a pepper of the tests'));
 
 /** The admin API and its projector on a database, a store in memory, and a clock that stands still. */
 export async function registryFixture(t: Test, url: string) {

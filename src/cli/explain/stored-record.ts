@@ -5,6 +5,7 @@ import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
 import { OperatorError } from '../../config/operator-error.js';
 import type { Config } from '../../config/schema.js';
 import { lookupIdOf } from '../../gateway/api-key.js';
+import type { Pepper } from '../../gateway/api-key.js';
 import type { KeyStore } from '../../gateway/ports.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import { readPepper } from '../open-ports.js';
@@ -57,7 +58,7 @@ async function recordIn(
   stored: Stored,
   sought: KeySought,
   environment: string,
-  pepper: Buffer | null,
+  pepper: Pepper | null,
 ): Promise<StoredRecord> {
   const [lookupId, key] = await keyIn(stored, sought, environment, pepper);
   const { merchantId } = asRecord(key) ?? {};
@@ -78,7 +79,7 @@ async function keyIn(
   stored: Stored,
   sought: KeySought,
   environment: string,
-  pepper: Buffer | null,
+  pepper: Pepper | null,
 ): Promise<readonly [lookupId: string, key: unknown]> {
   if ('key' in sought) {
     const lookupId = lookupIdOf(sought.key, pepper);
