@@ -152,9 +152,17 @@ function claimedUrl(claim: OriginClaim): URL | null {
   }
 }
 
-/** The URL parser brings a host into lower case and punycode and drops the scheme's default port. */
+/**
+ * The URL parser brings a host into lower case and punycode and drops the scheme's default port. It is not asked by
+ * `URL.canParse` first: once V8 has optimised that, Node 20 says that no text of Latin-1 beyond ASCII can be parsed, and an
+ * onion service whose name has a soft hyphen in it would be none.
+ */
 function parseUrl(text: string): URL | null {
-  return URL.canParse(text) ? new URL(text) : null;
+  try {
+    return new URL(text);
+  } catch {
+    return null;
+  }
 }
 
 function withoutTrailingDot(hostname: string): string {
