@@ -78,6 +78,9 @@ export function parseIpRange(entry: string): IpRange | null {
   return { family: 6, prefix, first, last: first + (1n << hostBits) - 1n };
 }
 
+/** Of a family of which a list has no addresses, as most have none of one. */
+const none: readonly never[] = [];
+
 /**
  * First and last address of each range by turns, sorted and without overlaps, so that the last range that begins at or
  * below a value is the only candidate. Flat and as long as they are: a hundred thousand merchants' lists may be held.
@@ -89,7 +92,7 @@ function merge<T extends number | bigint>(ranges: readonly Bounds<T>[]): readonl
     if (end === undefined || first > end) merged.push(first, last);
     else if (last > end) merged[merged.length - 1] = last;
   }
-  return merged.slice(); // what is pushed to has room for more
+  return merged.length === 0 ? none : merged.slice(); // what is pushed to has room for more
 }
 
 function includes<T extends number | bigint>(bounds: readonly T[], value: T): boolean {

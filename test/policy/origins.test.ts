@@ -5,10 +5,27 @@ import type { OriginClaim } from '../../src/policy/origins.js';
 
 type Header = OriginClaim['header'];
 
-/** Whether a list admits what one header says. */
+/** Entries that admit nothing that is asked for here: with them a list is one of those that are kept as a set. */
+const more = Array.from({ length: 100 }, (_, index) => `unasked-${index}.invalid`);
+
+/** Whether a list admits what one header says, be it short or long. */
 function admits(entries: readonly string[], header: Header, value: string): boolean {
-  return compileOriginPatterns(entries).matches({ header, value });
+  const admitted = compileOriginPatterns(entries).matches({ header, value });
+  const admittedByLong = compileOriginPatterns([...entries, ...more]).matches({ header, value });
+  if (admitted !== admittedByLong) throw new Error(`${entries.join()}, longer, decides otherwise about ${value}`);
+  return admitted;
 }
+
+t.test('an empty list admits nothing, nor does any list a host without a name', (t) => {
+  for (const entries of [[], ['shop.example'], ['shop.example', '*.a.example']]) {
+    for (const host of ['.', '..', '', 'localhost', '[::1]']) {
+      t.notOk(admits(entries, 'host', host), `${entries.join()} refuses the host "${host}"`);
+      t.notOk(admits(entries, 'origin', `https://${host}`), `${entries.join()} refuses the origin of "${host}"`);
+      t.notOk(admits(entries, 'referer', `https://${host}/`), `${entries.join()} refuses the referer of "${host}"`);
+    }
+  }
+  t.end();
+});
 
 /** An entry, and the Origins that it admits and refuses. */
 type Row = readonly [entry: string, admitted: readonly string[], refused: readonly string[]];
