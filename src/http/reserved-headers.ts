@@ -1,4 +1,5 @@
 import type { HeaderList } from './header-list.js';
+import { remembering } from './remembering.js';
 
 /** Names that only the gateway may give to an upstream; with `_` read as `-`, because upstreams behind CGI do so too. */
 const reservedNames: ReadonlySet<string> = new Set(['x-api-key', 'forwarded', 'x-real-ip', 'x-request-id']);
@@ -47,23 +48,11 @@ export function forwardableHeaders(rawHeaders: readonly string[]): string[] {
   return forwarded;
 }
 
-/** Of names as they are written, which come again and again, whether they go upstream. Bounded, because callers choose them. */
-const knownFates = new Map<string, boolean>();
-const maxKnownFates = 1_000;
-const longestKnownName = 64;
-
-/** Whether a client's header may go upstream, whatever Connection says. */
-function isForwardable(name: string): boolean {
-  const known = knownFates.get(name);
-  if (known !== undefined) return known;
+/** Whether a client's header may go upstream, by its name as it is written and whatever Connection says. */
+const isForwardable = remembering((name) => {
   const lowerCase = name.toLowerCase();
-  const fate =
-    lowerCase !== 'host' && !hopByHopNames.has(lowerCase) && !traceNames.has(lowerCase) && !isReservedHeader(name);
-  if (name.length > longestKnownName) return fate;
-  if (knownFates.size >= maxKnownFates) knownFates.clear();
-  knownFates.set(name, fate);
-  return fate;
-}
+  return lowerCase !== 'host' && !hopByHopNames.has(lowerCase) && !traceNames.has(lowerCase) && !isReservedHeader(name);
+});
 
 /** What of an upstream's headers, with names in lower case, goes to the client: all but the hop-by-hop ones. */
 export function returnableHeaders(headers: Readonly<HeaderList>): HeaderList {

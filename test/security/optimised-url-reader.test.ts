@@ -10,7 +10,7 @@ t.test('a name is read after very many others as it was before', (t) => {
   const claims = ['https://m\u{fc}nchen.example', 'https://shop.ex\u{ad}ample', 'https://sh\u{f6}p.example'];
   const look = (): unknown[] => {
     const list = compileOriginPatterns(['m\u{fc}nchen.example', 'shop.example']);
-    // As referers: what an Origin said before would be remembered.
+    // Each with a path of its own: what was said before would be remembered.
     return [
       ...disguised.map((name) => namesOnionService(name)),
       ...claims.map((value) => list.matches({ header: 'referer', value: `${value}/${Math.random()}` })),

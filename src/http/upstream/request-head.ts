@@ -1,3 +1,5 @@
+import { remembering } from '../remembering.js';
+
 /** A request's line and headers, and how its body is framed. */
 export interface RequestHead {
   readonly method: string;
@@ -12,6 +14,7 @@ export interface RequestHead {
 }
 
 const fieldName = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const isFieldName = remembering((name) => fieldName.test(name));
 const notInTarget = /[^\x21-\xff]/;
 /** RFC 9110 5.5 */
 const notInValue = /[^\t\x20-\x7e\x80-\xff]/;
@@ -37,17 +40,4 @@ export function writeRequestHead({ method, target, host, headers, body }: Reques
   if (body === 'chunked') return `${head}transfer-encoding: chunked\r\n\r\n`;
   if (body !== null || methodsWithBodies.has(method)) return `${head}content-length: ${body ?? 0}\r\n\r\n`;
   return `${head}\r\n`;
-}
-
-/** Names that were found to be such, as they are written. They come again and again. Bounded, because callers choose them. */
-const knownNames = new Set<string>();
-const maxKnownNames = 1_000;
-const longestKnownName = 64;
-
-function isFieldName(name: string): boolean {
-  if (knownNames.has(name)) return true;
-  if (!fieldName.test(name)) return false;
-  if (knownNames.size >= maxKnownNames) knownNames.clear();
-  if (name.length <= longestKnownName) knownNames.add(name);
-  return true;
 }
