@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { headerListBytes } from './require-http2-limits.js';
@@ -11,6 +12,11 @@ const bytesPerSecond = 4_096;
 const frameOverheadBytes = 32;
 /** RFC 9113 6.9.2: what a client may send of a body before it is told to go on. */
 const windowBytes = 65_535;
+/** For how many looks the rest of a body that was cut short may be under way: a second, longer than a round trip takes. */
+const underWayLooks = 10;
+
+/** What is looked at of a request's stream. */
+type RequestStream = Pick<ServerHttp2Stream, 'push' | 'endAfterHeaders' | 'readableEnded'> & EventEmitter;
 
 /**
  * Bounds frames that ask for nothing: PRIORITY (CVE-2019-9513), WINDOW_UPDATE (CVE-2019-9511), PRIORITY_UPDATE, and frames
@@ -18,15 +24,21 @@ const windowBytes = 65_535;
  * Those have a purpose that were headers or bodies of requests; and as many as were written, because each frame of an
  * answer may be acknowledged by two WINDOW_UPDATE frames, which are smaller than the smallest answer.
  */
-class SilentFrames {
+export class SilentFrames {
   #purposeful = 0;
   #left = burstBytes;
   #read = 0;
   #written = 0;
+  /** Bytes of bodies cut short that may still come, by the look before which they were: the newest is last. */
+  readonly #underWay: number[] = new Array<number>(underWayLooks).fill(0);
+  #cutShort = 0;
 
-  /** @param flood told when there were too many */
+  /**
+   * @param socket whose bytes are counted
+   * @param flood told when there were too many
+   */
   constructor(
-    readonly socket: TLSSocket,
+    readonly socket: Pick<TLSSocket, 'bytesRead' | 'bytesWritten'>,
     readonly flood: () => void,
   ) {
     this.#read = socket.bytesRead;
@@ -34,7 +46,7 @@ class SilentFrames {
   }
 
   /** Notes a request, whose fields are given flat, and its body. */
-  asked(stream: ServerHttp2Stream, fields: readonly string[]): void {
+  asked(stream: RequestStream, fields: readonly string[]): void {
     this.#purposeful += headerListBytes(fields);
     if (stream.endAfterHeaders) return;
     let bodyBytes = 0;
@@ -46,20 +58,36 @@ class SilentFrames {
       }
       return push(chunk, encoding);
     };
-    // More of a body that was cut short may be under way.
+    // More of a body that was cut short may be under way: its client has yet to hear of it.
     stream.once('close', () => {
-      if (!stream.readableEnded) this.#purposeful += Math.max(0, windowBytes - bodyBytes);
+      if (!stream.readableEnded) this.#cutShort += Math.max(0, windowBytes - bodyBytes);
     });
   }
 
+  /** Counts what came since the last look; to be called every 100 ms. */
   look(): void {
     const { bytesRead, bytesWritten } = this.socket;
-    const wasted = bytesRead - this.#read - this.#purposeful - (bytesWritten - this.#written);
+    const unasked = bytesRead - this.#read - this.#purposeful - (bytesWritten - this.#written);
+    const wasted = unasked - this.#takeUnderWay(unasked);
     this.#left = Math.min(burstBytes, this.#left + (bytesPerSecond * lookMilliseconds) / 1000 - wasted);
     this.#read = bytesRead;
     this.#written = bytesWritten;
     this.#purposeful = 0;
     if (this.#left < 0) this.flood();
+  }
+
+  /** Takes up to so many bytes for the rest of bodies that were cut short, and says how many those were. */
+  #takeUnderWay(bytes: number): number {
+    this.#underWay.shift();
+    this.#underWay.push(this.#cutShort);
+    this.#cutShort = 0;
+    let taken = 0;
+    for (const [look, rest] of this.#underWay.entries()) {
+      const more = Math.max(0, Math.min(rest, bytes - taken));
+      this.#underWay[look] = rest - more;
+      taken += more;
+    }
+    return taken;
   }
 }
 
