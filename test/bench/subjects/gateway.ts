@@ -18,7 +18,10 @@ const product = ['dist/cli/main.js', 'gateway', '--config'];
 /** The environment that the image gives it. */
 const [environment = ''] = /^ENV (?:.*\\\n)*.*$/m.exec(readFileSync('Dockerfile', 'utf8')) ?? [];
 const imageEnvironment = Object.fromEntries(
-  [...environment.matchAll(/([A-Z_]+)=([^\s\\]+)/g)].map(([, name = '', value]) => [name, value]),
+  [...environment.matchAll(/([A-Z_]+)=(?:"([^"]*)"|([^\s\\]+))/g)].map(([, name = '', quoted, bare]) => [
+    name,
+    quoted ?? bare,
+  ]),
 );
 
 /** What a gateway is to be. */
