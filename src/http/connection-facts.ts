@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { IpAddress } from '../policy/ip-address.js';
@@ -57,8 +58,12 @@ export function noteRequest(request: object, facts: ConnectionFacts): void {
   known.set(request, facts);
 }
 
-/** The facts of the connection on which a request came, or of a socket. */
-export function connectionFactsOf(socket: Socket, request?: object): ConnectionFacts {
-  const noted = (request && known.get(request)) ?? known.get(socket);
-  return noted ?? noteConnection(socket, originOf(socket));
+/** The facts of a connection. */
+export function connectionFactsOf(socket: Socket): ConnectionFacts {
+  return known.get(socket) ?? noteConnection(socket, originOf(socket));
+}
+
+/** The facts of the connection on which a request came. HTTP/2 would make something to stand for the socket of each that is asked. */
+export function connectionFactsOfRequest(request: IncomingMessage): ConnectionFacts {
+  return known.get(request) ?? connectionFactsOf(request.socket);
 }

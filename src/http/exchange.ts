@@ -3,7 +3,7 @@ import type { KeyAnswer, Whereabouts } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import type { Credential, RequestFacts } from '../policy/facts.js';
 import { Cancellation } from './cancellation.js';
-import { connectionFactsOf } from './connection-facts.js';
+import { connectionFactsOfRequest } from './connection-facts.js';
 import type { ConnectionFacts } from './connection-facts.js';
 import { GatewayError, gatewayErrors } from './errors.js';
 import type { GatewayErrorCode } from './errors.js';
@@ -85,7 +85,7 @@ export class Exchange {
     readonly receivedAt: number,
   ) {
     this.target = splitTarget(target);
-    this.connection = connectionFactsOf(request.socket, request);
+    this.connection = connectionFactsOfRequest(request);
     const { rawHeaders } = request;
     this.rawHeaders = http2RequestOf(request) === null ? rawHeaders : http1FieldsOf(rawHeaders);
     this.headers = readDecisiveHeaders(this.rawHeaders);

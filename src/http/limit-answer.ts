@@ -42,5 +42,7 @@ export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMillis
 
 /** Whether there is something of the answer that the caller has not taken yet. */
 export function waitsForCaller({ response }: Exchange): boolean {
-  return response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
+  // HTTP/2 would make something to stand for the socket for each response that is asked; its session has it already.
+  const { socket } = http2ResponseOf(response)?.stream.session ?? response;
+  return response.writableLength > 0 || (socket?.writableLength ?? 0) > 0;
 }

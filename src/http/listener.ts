@@ -97,13 +97,14 @@ export async function createListener(options: ListenerOptions): Promise<Listener
 
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = new Exchange(request.raw, reply.raw, request.originalUrl, options.clock.now());
+    const isHttp2 = http2RequestOf(request.raw) !== null;
     request.exchange = exchange;
     exchange.beforeAnswer = beforeAnswer;
     exchange.afterAnswer = afterAnswer;
     exchange.whenOver(() => {
       options.onExchange(exchange);
       connections.answerEnded();
-      endTurn(exchange);
+      if (!isHttp2) endTurn(exchange);
     });
     const turn = (alive: boolean): void => {
       if (alive) {
@@ -118,12 +119,12 @@ export async function createListener(options: ListenerOptions): Promise<Listener
         exchange.closed();
       }
     };
-    if (http2RequestOf(request.raw) === null) {
-      awaitTurn(exchange, turn);
-    } else {
+    if (isHttp2) {
       // Requests of one connection do not wait for each other, and Node does not bound how long their bodies take.
       limitUpload(exchange, limits.requestTimeoutSeconds);
       turn(true);
+    } else {
+      awaitTurn(exchange, turn);
     }
   });
   app.addHook('onRequest', authenticationHook(options.authentication));

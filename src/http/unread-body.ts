@@ -19,10 +19,11 @@ export function closeOverUnreadBody({ request, response, headers, hasBody }: Exc
   if (small && headers.expect.length === 0) return;
 
   response.shouldKeepAlive = false;
-  // Node calls this when the last answer of a connection has been written.
-  socket.destroySoon = () => {
+  const endSoon = (): void => {
     endGently(socket);
   };
+  // Node calls this when the last answer of a connection has been written.
+  socket.destroySoon = endSoon;
   response.once('finish', () => request.resume());
 }
 

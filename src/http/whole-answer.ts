@@ -20,8 +20,8 @@ export function giveWhole(reply: FastifyReply, status: number, headers: HeaderLi
   const isHttp2 = http2ResponseOf(response) !== null;
   response.writeHead(status, isHttp2 ? headersOf(headers) : headers);
   reply.hijack();
-  const { socket } = response;
-  if (body.length > joinedBytes || isHttp2 || socket === null) {
+  const socket = isHttp2 ? null : response.socket;
+  if (body.length > joinedBytes || socket === null) {
     response.end(body, 'latin1');
     exchange.afterAnswer(exchange);
     return;

@@ -75,10 +75,11 @@ export class LineWriter {
         return;
       }
       const giveUp = setTimeout(resolve, timeoutMilliseconds);
-      this.#onIdle = () => {
+      const stopWaiting = (): void => {
         clearTimeout(giveUp);
         resolve();
       };
+      this.#onIdle = stopWaiting;
     });
     const [{ descriptor }] = this.#segments;
     if (descriptor > 2 && !this.#writing) closeSync(descriptor);

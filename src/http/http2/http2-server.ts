@@ -1,6 +1,6 @@
 import type http from 'node:http';
-import http2 from 'node:http2';
-import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import http2, { Http2ServerResponse } from 'node:http2';
+import type { Http2ServerRequest, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { noteRequest } from '../connection-facts.js';
 import type { ConnectionFacts } from '../connection-facts.js';
@@ -34,6 +34,7 @@ export type ServeHttp2 = (socket: TLSSocket, facts: ConnectionFacts) => void;
 export function createHttp2Server({ handler, maxHeaderBytes, timeouts, onSession, onFlood }: Http2Options): ServeHttp2 {
   const maxAcceptedBytes = 2 * maxHeaderBytes; // up to here a list that is too long is answered with 431, and not reset
   const server = http2.createServer({
+    Http2ServerResponse: Answer,
     settings: { maxConcurrentStreams, maxHeaderListSize: maxAcceptedBytes, enablePush: false },
     // Bytes are limited, not fields; each counts so many at least.
     maxHeaderListPairs: Math.ceil(maxAcceptedBytes / fieldOverheadBytes),
@@ -53,12 +54,6 @@ export function createHttp2Server({ handler, maxHeaderBytes, timeouts, onSession
     if (request.headers[':path'] === undefined) request.url = request.authority;
     // What was sent stays in the raw headers, and is refused there.
     Object.assign(request, { method: servedMethod(request.method) });
-    // Node would reset it with NO_ERROR, and half an answer would pass for a whole one.
-    response.destroy = () => {
-      stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
-      stream.destroy();
-      return response;
-    };
     if (!stream.endAfterHeaders) closeOverUnreadBody(stream);
     // Everything behind takes it for a request of HTTP/1.1; where that is not so, http2-message.ts tells.
     handler(request as unknown as http.IncomingMessage, response as unknown as http.ServerResponse);
@@ -76,6 +71,15 @@ export function createHttp2Server({ handler, maxHeaderBytes, timeouts, onSession
     });
     server.emit('connection', socket);
   };
+}
+
+/** An answer of HTTP/2 that is broken off as one: Node would reset it with NO_ERROR, and half of it would pass for the whole. */
+class Answer extends Http2ServerResponse {
+  override destroy(): this {
+    this.stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
+    this.stream.destroy();
+    return this;
+  }
 }
 
 /**

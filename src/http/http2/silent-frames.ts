@@ -51,13 +51,14 @@ export class SilentFrames {
     if (stream.endAfterHeaders) return;
     let bodyBytes = 0;
     const push = stream.push.bind(stream);
-    stream.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {
+    const countAndPush = (chunk: Buffer | null, encoding?: BufferEncoding): boolean => {
       if (chunk !== null) {
         bodyBytes += chunk.length;
         this.#purposeful += chunk.length + frameOverheadBytes;
       }
       return push(chunk, encoding);
     };
+    stream.push = countAndPush;
     // More of a body that was cut short may be under way: its client has yet to hear of it.
     stream.once('close', () => {
       if (!stream.readableEnded) this.#cutShort += Math.max(0, windowBytes - bodyBytes);
