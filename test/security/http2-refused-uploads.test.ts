@@ -2,7 +2,10 @@
 // reads it: counted as one, two refused uploads would cut off a merchant's connection with all that is asked on it.
 
 import { Readable } from 'node:stream';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
+import { startTestGateway } from '../http/harness.js';
+import { frame, FrameConnection, headersFrames, requestFields } from '../http/http2-frames.js';
 import { SilentFrames } from '../../src/http/http2/silent-frames.js';
 
 const window = 65_535;
@@ -78,6 +81,44 @@ t.test('an upload that was taken whole leaves nothing', async (t) => {
   stream.push(null);
   stream.resume();
   await new Promise((resolve) => stream.once('close', resolve));
+  socket.bytesRead += 2 * window;
+  frames.look();
+  t.equal(floods(), 1);
+});
+
+/** Longer than it takes until a connection is looked at. */
+const lookedAtMilliseconds = 250;
+
+for (const [when, firstBytes] of [
+  ['none', 0],
+  ['some', 16_000],
+] as const) {
+  t.test(`over a connection, where ${when} of each upload came before it was refused`, async (t) => {
+    const gateway = await startTestGateway(t);
+    const connection = new FrameConnection(gateway.https, gateway.ca);
+    for (let upload = 0; upload < 8; upload += 1) {
+      const stream = 1 + 2 * upload;
+      const data = (bytes: number): Buffer => frame('data', 0, stream, Buffer.alloc(bytes));
+      connection.send(headersFrames(stream, 0, requestFields('POST', '/v1/payouts')));
+      if (firstBytes > 0) connection.send(data(firstBytes));
+      await connection.until(() => connection.of('rstStream', stream).length > 0);
+      for (let sent = firstBytes; sent < 64_000; sent += 16_000) connection.send(data(16_000));
+    }
+    await wait(lookedAtMilliseconds);
+    connection.ask(17, 'GET', '/v1/transactions');
+    await connection.until(() => connection.isOver(17));
+    t.equal(connection.goaway(), null);
+    connection.socket.destroy();
+  });
+}
+
+t.test('an upload that its client has ended leaves nothing, though nobody reads it', async (t) => {
+  const { socket, frames, floods } = connection();
+  const stream = Object.assign(new Readable({ read: () => undefined }), { endAfterHeaders: false });
+  frames.asked(stream as never, []);
+  stream.push(null);
+  stream.destroy();
+  await new Promise((resolve) => setImmediate(resolve));
   socket.bytesRead += 2 * window;
   frames.look();
   t.equal(floods(), 1);

@@ -16,7 +16,7 @@ const windowBytes = 65_535;
 const underWayLooks = 10;
 
 /** What is looked at of a request's stream. */
-type RequestStream = Pick<ServerHttp2Stream, 'push' | 'endAfterHeaders' | 'readableEnded'> & EventEmitter;
+type RequestStream = Pick<ServerHttp2Stream, 'push' | 'endAfterHeaders' | 'closed'> & EventEmitter;
 
 /**
  * Bounds frames that ask for nothing: PRIORITY (CVE-2019-9513), WINDOW_UPDATE (CVE-2019-9511), PRIORITY_UPDATE, and frames
@@ -50,18 +50,21 @@ export class SilentFrames {
     this.#purposeful += headerListBytes(fields);
     if (stream.endAfterHeaders) return;
     let bodyBytes = 0;
+    let isWhole = false;
     const push = stream.push.bind(stream);
     const countAndPush = (chunk: Buffer | null, encoding?: BufferEncoding): boolean => {
       if (chunk !== null) {
         bodyBytes += chunk.length;
         this.#purposeful += chunk.length + frameOverheadBytes;
+      } else if (!stream.closed) {
+        isWhole = true; // the client has ended it; Node ends one that is closed as well, as if it were whole
       }
       return push(chunk, encoding);
     };
     stream.push = countAndPush;
     // More of a body that was cut short may be under way: its client has yet to hear of it.
     stream.once('close', () => {
-      if (!stream.readableEnded) this.#cutShort += Math.max(0, windowBytes - bodyBytes);
+      if (!isWhole) this.#cutShort += Math.max(0, windowBytes - bodyBytes);
     });
   }
 
