@@ -4,6 +4,7 @@ import type { CallerIdentity, Clock } from '../gateway/ports.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
 import { authenticationHook } from './authentication.js';
 import type { AuthenticationHookOptions } from './authentication.js';
+import { endBodyless } from './bodyless-request.js';
 import { GatewayError } from './errors.js';
 import { Connections } from './connections.js';
 import { createServer } from './create-server.js';
@@ -124,6 +125,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
       limitUpload(exchange, limits.requestTimeoutSeconds);
       turn(true);
     } else {
+      if (!exchange.hasBody) endBodyless(request.raw);
       awaitTurn(exchange, turn);
     }
   });
