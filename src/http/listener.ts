@@ -4,12 +4,12 @@ import type { CallerIdentity, Clock } from '../gateway/ports.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
 import { authenticationHook } from './authentication.js';
 import type { AuthenticationHookOptions } from './authentication.js';
-import { endBodyless } from './bodyless-request.js';
 import { GatewayError } from './errors.js';
 import { Connections } from './connections.js';
 import { createServer } from './create-server.js';
 import type { ConnectionLimits, RefusedConnection } from './create-server.js';
 import { atEndOfTurn } from './end-of-turn.js';
+import { endReading } from './end-reading.js';
 import { Exchange } from './exchange.js';
 import { http2RequestOf } from './http2/http2-message.js';
 import { limitUpload } from './http2/limit-upload.js';
@@ -125,7 +125,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
       limitUpload(exchange, limits.requestTimeoutSeconds);
       turn(true);
     } else {
-      if (!exchange.hasBody) endBodyless(request.raw);
+      if (!exchange.hasBody) endReading(request.raw);
       awaitTurn(exchange, turn);
     }
   });

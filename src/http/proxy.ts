@@ -5,6 +5,7 @@ import type { Readable } from 'node:stream';
 import type { CallerIdentity } from '../gateway/ports.js';
 import type { Credential } from '../policy/facts.js';
 import type { Cancellation } from './cancellation.js';
+import { endReading } from './end-reading.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
 import { hasHeader, headersOf } from './header-list.js';
@@ -125,7 +126,9 @@ class ProxiedRequest implements UpstreamRequest {
   bodyAtHand(): Buffer | null {
     const { request } = this.#exchange;
     const isHere = request.complete && request.readableLength === this.bodyBytes && http2RequestOf(request) === null;
-    return isHere ? (request.read() as Buffer | null) : null;
+    const body = isHere ? (request.read() as Buffer | null) : null;
+    if (body !== null) endReading(request);
+    return body;
   }
 
   bodyIsWhole(): boolean {

@@ -7,11 +7,12 @@ interface WithState {
 }
 
 /**
- * Says of an HTTP/1.1 request without a body that its stream is over. Node would end it as one that had a body, in four ticks
- * of the event loop, which is 5 % of what a request costs. Later versions of Node do the same where a server asks for it
- * (`optimizeEmptyRequests`); they look into `headers`, which are empty here.
+ * Says of an HTTP/1.1 request that nothing is left to be read of it: it has no body, or all of that was taken. Node would
+ * end its stream in four ticks of the event loop, which is 5 % of what a GET costs and 2 % of a POST. Later versions of Node
+ * do the same for requests without a body where a server asks for it (`optimizeEmptyRequests`), but look into `headers`,
+ * which are empty here.
  */
-export function endBodyless(request: IncomingMessage): void {
+export function endReading(request: IncomingMessage): void {
   const withState = request as WithState;
   const { _readableState: state } = withState;
   if (state === undefined) return;

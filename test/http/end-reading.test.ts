@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import type { Test } from 'tap';
-import { endBodyless } from '../../src/http/bodyless-request.js';
+import { endReading } from '../../src/http/end-reading.js';
 
 const get = 'GET /get HTTP/1.1\r\nHost: a\r\n\r\n';
 const post = 'POST /post HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nfour';
@@ -24,11 +24,30 @@ t.test('a body that comes all the same is dropped, and is no request', async (t)
   t.strictSame(await eventsOf(t, post + get + last, ['/post', '/get']), ['/last close', '/last end', '/last resume']);
 });
 
+t.test('nor that of a request whose body was taken', async (t) => {
+  const told: string[] = [];
+  const server = http.createServer((request, response) => {
+    noteEvents(request, told);
+    setImmediate(() => {
+      const body = request.read() as Buffer | null;
+      if (request.url === '/post') endReading(request);
+      response.end(`took ${body?.toString() ?? 'nothing'} `);
+    });
+  });
+  const socket = connect(await listen(t, server), '127.0.0.1');
+  let read = '';
+  socket.on('data', (chunk: Buffer) => (read += chunk.toString()));
+  socket.write(post + post + last);
+  await once(socket, 'close');
+  t.strictSame(read.match(/took \w+/g), ['took four', 'took four', 'took nothing']);
+  t.strictSame(told.toSorted(), ['/last close', '/last end', '/last resume']);
+});
+
 t.test('nor does it tell such a stream of a caller who left', async (t) => {
   const told: string[] = [];
   const server = http.createServer((request, response) => {
     noteEvents(request, told);
-    if (request.url === '/get') endBodyless(request);
+    if (request.url === '/get') endReading(request);
     response.once('close', () => told.push(`${request.url ?? ''} answer closed`));
     request.socket.destroy();
   });
@@ -52,7 +71,7 @@ async function eventsOf(t: Test, requests: string, bodyless: readonly string[]):
   const server = http.createServer((request, response) => {
     const { url = '' } = request;
     noteEvents(request, told);
-    if (bodyless.includes(url)) endBodyless(request);
+    if (bodyless.includes(url)) endReading(request);
     response.end(`answer to ${url} `);
   });
   const socket = connect(await listen(t, server), '127.0.0.1');
