@@ -8,9 +8,13 @@ const flags = [
   // a request is made of. The first thousand requests after some seconds of silence then cost two to eight times as much.
   // This puts it off for as long as the flag can say, which is 24 days.
   '--gc-memory-reducer-start-delay-ms=2147483647',
+  // undici's parser is WebAssembly, and large. V8 would optimise it when it has been used for some hundred answers, as a
+  // warm-up does, and take 30 MB for that: whatever is then allocated for longer keeps malloc's heap that large for good.
+  '--no-wasm-tier-up',
+  '--no-wasm-dynamic-tiering',
 ];
 
-/** Tells V8 when a gateway's heap is collected. A later V8 that does not know a flag says so and goes on as it is. */
+/** Tells V8 when a gateway's heap is collected, and not to optimise WebAssembly. A later V8 that does not know a flag says so and goes on as it is. */
 export function tuneHeap(): void {
   for (const flag of flags) setFlagsFromString(flag);
 }

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { openSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { productCommand } from '../product-command.js';
 
@@ -25,8 +26,42 @@ t.test('a gateway bounds old garbage, and keeps its code in a quiet time', (t) =
   // Where a later V8 does not know a flag, it has to be found out what stands for it.
   t.match(told, /--heap-growing-percent=30\n/);
   t.match(told, /--gc-memory-reducer-start-delay-ms=2147483647\n/);
+  t.match(told, /--no-wasm-tier-up\n/);
+  t.match(told, /--no-wasm-dynamic-tiering\n/);
   const others = flagsOf('services');
   t.match(others, /--heap-growing-percent=0\n/, 'other commands have what Node has');
   t.match(others, /--gc-memory-reducer-start-delay-ms=8000\n/);
   t.end();
 });
+
+t.test('undici is used without its parser being optimised, which takes 30 MB for a moment', (t) => {
+  t.ok(peakOf(false) > 30, 'Node as it is');
+  t.ok(peakOf(true) < 24, 'a gateway');
+  t.end();
+});
+
+/** The most that V8 takes beside its heap, in megabytes, while undici is used as a warm-up uses it. */
+function peakOf(isTuned: boolean): number {
+  const program = `
+    import http from 'node:http';
+    import { getHeapStatistics } from 'node:v8';
+    import { setTimeout as wait } from 'node:timers/promises';
+    import { tuneHeap } from ${JSON.stringify(pathToFileURL(path.resolve('dist/cli/tune-heap.js')).href)};
+    if (${String(isTuned)}) tuneHeap();
+    const { Pool } = await import('undici');
+    const server = http.createServer((request, response) => response.end('answer')).listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    const pool = new Pool('http://127.0.0.1:' + server.address().port, { connections: 4 });
+    for (let count = 0; count < 600; count += 1) await (await pool.request({ path: '/', method: 'GET' })).body.dump();
+    const peak = () => getHeapStatistics().peak_malloced_memory / 1e6;
+    for (let look = 0; look < ${isTuned ? 10 : 200} && peak() < 30; look += 1) await wait(50);
+    console.log(peak());
+    process.exit();
+  `;
+  const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', program], {
+    encoding: 'utf8',
+  });
+  const peak = Number(stdout);
+  if (stdout === '' || Number.isNaN(peak)) throw new Error(`no figure: ${stderr}`);
+  return peak;
+}
