@@ -14,7 +14,10 @@ const flags = [
   '--no-wasm-dynamic-tiering',
 ];
 
-/** Tells V8 when a gateway's heap is collected, and not to optimise WebAssembly. A later V8 that does not know a flag says so and goes on as it is. */
+/**
+ * Tells V8 when a gateway's heap is collected, and not to optimise WebAssembly. A later V8 that does not know a flag says so
+ * and goes on as it is.
+ */
 export function tuneHeap(): void {
   for (const flag of flags) setFlagsFromString(flag);
 }
