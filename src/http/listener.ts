@@ -130,15 +130,9 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     }
   });
   app.addHook('onRequest', authenticationHook(options.authentication));
-  app.addHook('onSend', (request, _reply, _payload, done) => {
-    beforeAnswer(request.exchange); // of an answer that is passed on piece by piece
-    done();
-  });
   app.setErrorHandler((error, request, reply) => {
-    const { exchange } = request;
-    const failure = asGatewayError(error, exchange);
-    if (failure === null) options.onInternalError(error, exchange);
-    sendError(reply, failure ?? error);
+    if (!(error instanceof GatewayError)) options.onInternalError(error, request.exchange);
+    sendError(reply, error);
   });
   app.setNotFoundHandler((_request, reply) => {
     sendError(reply, new GatewayError('not_found', 'no route has this path'));
@@ -150,14 +144,4 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   });
   await app.ready();
   return { app, connections };
-}
-
-/** What a failure that Fastify met says; null for one that nobody foresaw. */
-function asGatewayError(error: unknown, exchange: Exchange): GatewayError | null {
-  if (error instanceof GatewayError) return error;
-  const detail = error instanceof Error ? error.message : '';
-  if (exchange.callerIsGone) return new GatewayError('client_closed', detail, { cause: error });
-  // The upstream had answered, so it is its answer that broke off before its first byte was out.
-  if (exchange.upstreamDuration !== null) return new GatewayError('upstream_failed', detail, { cause: error });
-  return null;
 }

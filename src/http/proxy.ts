@@ -1,14 +1,15 @@
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { IncomingMessage } from 'node:http';
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import type { CallerIdentity } from '../gateway/ports.js';
 import type { Credential } from '../policy/facts.js';
+import { giveInPieces } from './answer-in-pieces.js';
 import type { Cancellation } from './cancellation.js';
 import { endReading } from './end-reading.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
-import { hasHeader, headersOf } from './header-list.js';
+import { hasHeader } from './header-list.js';
 import type { HeaderList } from './header-list.js';
 import { http2RequestOf } from './http2/http2-message.js';
 import { limitAnswer } from './limit-answer.js';
@@ -141,8 +142,8 @@ class ProxiedRequest implements UpstreamRequest {
 
   answered(answer: UpstreamAnswer): void {
     try {
-      if (typeof answer.body === 'string') passOnWhole(this.#reply, answer.body, answer);
-      else passOnAsItComes(this.#reply, answer.body, answer, this.#timeouts);
+      if (answer.body instanceof Readable) passOnInPieces(this.#reply, answer.body, answer, this.#timeouts);
+      else passOnWhole(this.#reply, answer.body, answer);
     } catch (error) {
       this.failed(error);
     }
@@ -153,8 +154,8 @@ class ProxiedRequest implements UpstreamRequest {
   }
 }
 
-/** Gives the caller an answer that is still to come, piece by piece. */
-function passOnAsItComes(
+/** Gives the caller an answer that is still to come. */
+function passOnInPieces(
   reply: FastifyReply,
   body: Readable,
   { statusCode, headers }: UpstreamAnswer,
@@ -163,20 +164,19 @@ function passOnAsItComes(
   const { exchange } = reply.request;
   body.once('error', (error: Error) => {
     const reason = exchange.cancellation.reason ?? error;
-    exchange.outcome = reason instanceof GatewayError ? reason.code : 'upstream_failed';
-    exchange.detail = `${exchange.match?.route.upstream ?? ''}: the answer broke off: ${error.message}`;
+    const code = reason instanceof GatewayError ? reason.code : 'upstream_failed';
+    const upstream = exchange.match?.route.upstream ?? '';
+    sendError(reply, new GatewayError(code, `${upstream}: the answer broke off: ${error.message}`, { cause: reason }));
   });
-  // Paused, because a stream that is only looked at would begin to flow before there is somewhere to go.
-  body.pause().on('data', (chunk: Buffer) => (exchange.forwardedBodyBytes += chunk.length));
   limitAnswer(exchange, timeouts);
-  void reply.code(statusCode).headers(headersOf(exchange.answerHeaders)).headers(headersOf(headers)).send(body);
+  giveInPieces(reply, statusCode, [...ownHeaders(exchange, headers), ...headers], body);
 }
 
 /** Gives the caller an answer that has come whole. */
 function passOnWhole(reply: FastifyReply, body: string, answer: UpstreamAnswer): void {
   const { exchange } = reply.request;
   exchange.forwardedBodyBytes = body.length;
-  const headers = framed(exchange, answer, body);
+  const headers = framed(exchange, answer, body.length);
   try {
     giveWhole(reply, answer.statusCode, headers, body);
   } catch (error) {
@@ -185,24 +185,26 @@ function passOnWhole(reply: FastifyReply, body: string, answer: UpstreamAnswer):
 }
 
 /** The headers of a whole answer, with its length. */
-function framed(
-  { answerHeaders, request }: Exchange,
-  { statusCode, headers }: UpstreamAnswer,
-  body: string,
-): HeaderList {
-  const framed: HeaderList = [];
-  for (let index = 0; index + 1 < answerHeaders.length; index += 2) {
-    const name = String(answerHeaders[index]);
-    if (!hasHeader(headers, name)) framed.push(name, answerHeaders[index + 1] ?? ''); // the service's own limits come first
-  }
+function framed(exchange: Exchange, { statusCode, headers }: UpstreamAnswer, length: number): HeaderList {
+  const framed = ownHeaders(exchange, headers);
   // What a HEAD and a 304 say is the length of another answer; a 204 has none (RFC 9110 8.6).
-  const keepsLength = statusCode === 304 || request.method === 'HEAD';
+  const keepsLength = statusCode === 304 || exchange.request.method === 'HEAD';
   for (let index = 0; index + 1 < headers.length; index += 2) {
     const name = headers[index] ?? '';
     if (name !== 'content-length' || (keepsLength && statusCode !== 204)) framed.push(name, headers[index + 1] ?? '');
   }
-  if (!keepsLength && statusCode !== 204) framed.push('content-length', String(body.length));
+  if (!keepsLength && statusCode !== 204) framed.push('content-length', String(length));
   return framed;
+}
+
+/** What every answer to the request bears, but for what a service says itself, such as its own limits. */
+function ownHeaders({ answerHeaders }: Exchange, headers: HeaderList): HeaderList {
+  const own: HeaderList = [];
+  for (let index = 0; index + 1 < answerHeaders.length; index += 2) {
+    const name = String(answerHeaders[index]);
+    if (!hasHeader(headers, name)) own.push(name, answerHeaders[index + 1] ?? '');
+  }
+  return own;
 }
 
 /** Adds who calls, from where and how, as the gateway found it; the upstream has no other word for it. */

@@ -8,19 +8,27 @@ import { http2ResponseOf } from './http2/http2-message.js';
 const joinedBytes = 16_384;
 
 /**
- * Gives the caller an answer that is here. Not by Fastify, which copies headers three times, and gives bytes without a
- * type one of its own.
+ * Begins an answer. Not by Fastify, which copies headers three times, and gives bytes without a type one of its own.
+ * @throws TypeError for a header that is none; then nothing is given
+ */
+export function giveHead(reply: FastifyReply, status: number, headers: HeaderList): void {
+  const { exchange } = reply.request;
+  const { response } = exchange;
+  exchange.beforeAnswer(exchange);
+  response.writeHead(status, http2ResponseOf(response) === null ? headers : headersOf(headers));
+  reply.hijack();
+}
+
+/**
+ * Gives the caller an answer that is here.
  * @param body a character for each of its bytes: written with the headers, it goes out in one piece
  * @throws TypeError for a header that is none; then nothing is given
  */
 export function giveWhole(reply: FastifyReply, status: number, headers: HeaderList, body: string): void {
+  giveHead(reply, status, headers);
   const { exchange } = reply.request;
   const { response } = exchange;
-  exchange.beforeAnswer(exchange);
-  const isHttp2 = http2ResponseOf(response) !== null;
-  response.writeHead(status, isHttp2 ? headersOf(headers) : headers);
-  reply.hijack();
-  const socket = isHttp2 ? null : response.socket;
+  const socket = http2ResponseOf(response) === null ? response.socket : null;
   if (body.length > joinedBytes || socket === null) {
     response.end(body, 'latin1');
     exchange.afterAnswer(exchange);

@@ -1,38 +1,14 @@
 import { once } from 'node:events';
-import http2 from 'node:http2';
-import type { ClientHttp2Session, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
+import type { OutgoingHttpHeaders } from 'node:http2';
 import t from 'tap';
+import { connectHttp2, fetchHttp2 } from './http2-client.js';
+import type { Http2Answer } from './http2-client.js';
 import { endStream, frame, FrameConnection, headersFrames, requestFields } from './http2-frames.js';
 import { ask, liveKey, startTestGateway, startUpstream } from './harness.js';
-import type { GatewayUnderTest, Teardown } from './harness.js';
+import type { GatewayUnderTest } from './harness.js';
 
 const key = ['x-api-key', liveKey] as const;
 const keyed = { 'x-api-key': liveKey };
-
-interface Http2Answer {
-  readonly headers: IncomingHttpHeaders & { ':status'?: number };
-  readonly body: string;
-}
-
-function connectHttp2(t: Teardown, gateway: GatewayUnderTest): ClientHttp2Session {
-  const session = http2.connect(`https://127.0.0.1:${gateway.https}`, { ca: gateway.ca });
-  session.on('error', () => undefined);
-  t.teardown(() => {
-    session.destroy();
-  });
-  return session;
-}
-
-async function fetchHttp2(session: ClientHttp2Session, headers: OutgoingHttpHeaders, body = ''): Promise<Http2Answer> {
-  const stream = session.request(headers, { endStream: body === '' });
-  if (body !== '') stream.end(body, 'latin1');
-  stream.setEncoding('latin1');
-  let received = '';
-  stream.on('data', (chunk: string) => (received += chunk));
-  const [answer] = (await once(stream, 'response')) as [Http2Answer['headers']];
-  if (!stream.readableEnded) await once(stream, 'end');
-  return { headers: answer, body: received };
-}
 
 t.test('HTTP/2 is agreed on by ALPN and is decided, proxied and logged as HTTP/1.1 is', async (t) => {
   const upstream = await startUpstream(t);

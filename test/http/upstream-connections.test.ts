@@ -64,7 +64,7 @@ function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promi
 async function ask(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<string> {
   try {
     const { body } = await send(upstream, request);
-    return typeof body === 'string' ? body : Buffer.concat(await body.toArray()).toString('latin1');
+    return typeof body === 'string' ? body : (await body.toArray()).join('');
   } catch (error) {
     return error instanceof GatewayError ? error.code : String(error);
   }
@@ -261,7 +261,7 @@ t.test('a caller who pauses stops a large answer, and gets the whole of it', asy
     });
   });
   const { body } = await send(open(t, service.url));
-  if (typeof body === 'string') throw new Error('so much cannot have come whole');
+  if (!(body instanceof Readable)) throw new Error('so much cannot have come whole');
   await once(body, 'readable');
   for (let [before, still] = [-1, 0]; still < 1_000; still = taken === before ? still + 1 : 0) {
     before = taken;
@@ -269,7 +269,7 @@ t.test('a caller who pauses stops a large answer, and gets the whole of it', asy
   }
   t.ok(taken < size / 2, `${taken} of ${size} bytes were asked for`);
   let received = 0;
-  for await (const bytes of body) received += (bytes as Buffer).length;
+  for await (const bytes of body) received += (bytes as string).length;
   t.equal(received, size);
 });
 

@@ -12,11 +12,15 @@ export interface UpstreamAnswer {
   readonly statusCode: number;
   readonly headers: HeaderList;
   /**
-   * Whole where it came together with the headers, as small ones do, a character for each byte; otherwise as it comes.
-   * Text, as it is on its way into another text: the caller gets it in one piece with the headers.
+   * Whole where it came together with the headers, as small ones do; otherwise as it comes. Text, a character for each
+   * byte: a small one is on its way into another text, the headers, and of a long one buffers would have V8 collect
+   * everything whenever there are 64 MB of them.
    */
   readonly body: string | Readable;
 }
+
+/** As much as a connection reads at once: for one such piece it is not stopped. */
+const readBytes = 65_536;
 
 /** Where an answer goes. */
 export interface AnswerTarget {
@@ -69,9 +73,9 @@ export class AnswerReader implements AnswerEvents {
   }
 
   onData(bytes: Buffer): void {
-    // They are only lent.
-    if (this.#stream === null) this.#body += bytes.toString('latin1');
-    else this.#stream.add(Buffer.from(bytes));
+    const text = bytes.toString('latin1'); // they are only lent
+    if (this.#stream === null) this.#body += text;
+    else this.#stream.add(text);
   }
 
   onEnd(): void {
@@ -87,8 +91,8 @@ export class AnswerReader implements AnswerEvents {
     else this.#fail(error);
   }
 
-  /** Hears that all bytes that have come were read. */
-  onTurn(): void {
+  /** Hears that what the connection had read at once is read. */
+  onRead(): void {
     if (this.isSettled || this.#head === null) return;
     this.isSettled = true;
     const { statusCode, headers } = this.#head;
@@ -99,7 +103,7 @@ export class AnswerReader implements AnswerEvents {
       return;
     }
     this.#stream = new AnswerStream(this, this.#timeoutSeconds);
-    if (body !== '') this.#stream.add(Buffer.from(body, 'latin1'));
+    if (body !== '') this.#stream.add(body);
     this.#target.answered({ statusCode, headers, body: this.#stream });
   }
 
@@ -140,7 +144,7 @@ class AnswerStream extends Readable {
   #isSilent = false;
 
   constructor(reader: AnswerReader, timeoutSeconds: number) {
-    super();
+    super({ encoding: 'latin1', highWaterMark: readBytes });
     this.#reader = reader;
     this.#deadline = setTimeout(() => {
       // Then it is the caller who is slow, and has limits of its own.
@@ -150,10 +154,10 @@ class AnswerStream extends Readable {
   }
 
   /** Takes the next piece. */
-  add(chunk: Buffer): void {
+  add(text: string): void {
     this.#isSilent = false;
     this.#deadline.refresh();
-    if (this.push(chunk)) return;
+    if (this.push(text, 'latin1')) return;
     this.#isPaused = true;
     this.#reader.pause();
   }

@@ -93,7 +93,7 @@ export class Connection {
     } catch (error) {
       this.destroy(error as Error);
     }
-    reader?.onTurn();
+    reader?.onRead();
   }
 
   pause(): void {

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { errors } from 'undici';
 import { GatewayError } from '../errors.js';
 import { AnswerReader } from './answer-reader.js';
@@ -68,8 +69,8 @@ export class UpstreamCall implements AnswerTarget {
   }
 
   answered(answer: UpstreamAnswer): void {
-    if (typeof answer.body === 'string') this.#giveBack();
-    else answer.body.once('close', this.#giveBack);
+    if (answer.body instanceof Readable) answer.body.once('close', this.#giveBack);
+    else this.#giveBack();
     this.#request.answered(answer);
   }
 

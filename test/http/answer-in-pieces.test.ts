@@ -1,0 +1,172 @@
+import type { ServerResponse } from 'node:http';
+import { constants } from 'node:http2';
+import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
+import { startTestGateway, startUpstream } from './harness.js';
+import type { GatewayUnderTest, RecordingUpstream } from './harness.js';
+import { connectHttp2, fetchHttp2 } from './http2-client.js';
+
+// What never comes about is waited for until then, and fails.
+const hang = { timeout: 30_000 };
+const key = ['x-api-key', liveKey] as const;
+/** It may change something, and is carried on for a caller who leaves before the answer begins. */
+const post = { method: 'POST', path: '/v1/payouts', headers: [key], body: '{}' } as const;
+const keyed = { ':path': '/v1/transactions', 'x-api-key': liveKey };
+const overTls = { trustedProxies: ['127.0.0.1'] };
+const { NGHTTP2_CANCEL } = constants;
+const large = 32_000_000;
+
+/** Writes an answer as pieces that are apart by more than a turn of the event loop. */
+async function writeApart(response: ServerResponse, pieces: readonly Buffer[]): Promise<void> {
+  response.flushHeaders();
+  for (const piece of pieces) {
+    await wait(5);
+    response.write(piece);
+  }
+  await wait(5);
+  response.end();
+}
+
+/** Resolves when the gateway has closed its connections to the upstream; long before any limit has it do so. */
+async function closeOf({ sockets }: RecordingUpstream): Promise<void> {
+  const end = Date.now() + 10_000;
+  while (sockets.size > 0) {
+    if (Date.now() > end) throw new Error('a connection to the upstream is still open');
+    await turn();
+  }
+}
+
+/** Resolves when there are so many lines in the log. */
+async function linesOf(gateway: GatewayUnderTest, count: number): Promise<Record<string, unknown>[]> {
+  while (gateway.lines.length < count) await turn();
+  return gateway.lines;
+}
+
+t.test('an answer that comes in pieces passes as it is, byte by byte, whatever it goes by', hang, async (t) => {
+  const everyByte = Buffer.from(Array.from({ length: 256 }, (_, index) => index));
+  const bodies: readonly (readonly Buffer[])[] = [
+    [everyByte, everyByte],
+    [Buffer.concat(Array.from({ length: 700 }, () => everyByte)), everyByte, Buffer.alloc(40_000, 0xe9)],
+    [Buffer.from('an "é" as UTF-8 has it')],
+    [],
+  ];
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: overTls });
+  const session = connectHttp2(t, gateway);
+  const forwarded = ['x-forwarded-proto', 'https'] as const;
+  const whole = requestBytes({ headers: [key, forwarded] });
+  for (const pieces of bodies) {
+    const body = Buffer.concat(pieces).toString('latin1');
+    for (const framing of ['content-length', 'transfer-encoding']) {
+      upstream.respond = (_request, response) => {
+        if (framing === 'content-length') response.setHeader(framing, body.length);
+        response.setHeader('etag', '"x"');
+        void writeApart(response, pieces);
+      };
+      const name = `${framing}, ${body.length} bytes`;
+      const answers = {
+        'HTTP/1.1': parseAnswer(await exchangeBytes(connect(gateway.http, null), whole)),
+        'HTTP/1.1 over TLS': await ask(gateway, { headers: [key] }),
+        'HTTP/1.0': parseAnswer(
+          await exchangeBytes(connect(gateway.http, null), whole.replace('HTTP/1.1', 'HTTP/1.0')),
+        ),
+      };
+      for (const [protocol, answer] of Object.entries(answers)) {
+        t.equal(answer.status, 200, `${protocol}: ${name}`);
+        t.equal(answer.header('etag'), '"x"');
+        t.equal(answer.header('content-type'), undefined, 'no type that the service did not say');
+        t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
+        const isChunked = answer.header('transfer-encoding') === 'chunked';
+        t.equal(isChunked, framing === 'transfer-encoding' && protocol !== 'HTTP/1.0');
+        t.ok((isChunked ? unchunked(answer.body) : answer.body) === body, `${protocol}: ${name}: each byte`);
+      }
+      const answer = await fetchHttp2(session, keyed);
+      t.match(answer.headers, { ':status': 200, etag: '"x"' }, `HTTP/2: ${name}`);
+      t.ok(answer.body === body, `HTTP/2: ${name}: each byte`);
+      const lines = await linesOf(gateway, 4);
+      for (const line of lines.splice(0)) {
+        t.match(line, { event: { code: 'accepted' }, http: { response: { body: { bytes: body.length } } } });
+      }
+    }
+  }
+  t.same(gateway.internalErrors, []);
+});
+
+/** The body that is in chunks. */
+function unchunked(chunks: string): string {
+  let body = '';
+  for (let at = 0; ;) {
+    const lineEnd = chunks.indexOf('\r\n', at);
+    const size = Number.parseInt(chunks.slice(at, lineEnd), 16);
+    if (size === 0) return body;
+    body += chunks.slice(lineEnd + 2, lineEnd + 2 + size);
+    at = lineEnd + 2 + size + 2;
+  }
+}
+
+t.test('a service waits while its caller takes nothing', hang, async (t) => {
+  const upstream = await startUpstream(t);
+  let taken = 0;
+  upstream.respond = (_request, response) => {
+    const piece = Buffer.alloc(100_000);
+    const write = (): void => {
+      taken += piece.length;
+      if (taken <= large) response.write(piece, write);
+    };
+    write();
+  };
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: overTls });
+  const asleep = {
+    'HTTP/1.1': () => {
+      const socket = connect(gateway.https, gateway.ca).on('error', () => undefined);
+      socket.pause().write(requestBytes(post));
+      return () => socket.destroy();
+    },
+    'HTTP/2': () => {
+      const stream = connectHttp2(t, gateway).request({ ...keyed, ':method': 'POST', ':path': post.path });
+      stream.on('error', () => undefined).pause().end(post.body); // prettier-ignore
+      return () => {
+        stream.close(NGHTTP2_CANCEL);
+      };
+    },
+  };
+  for (const [protocol, begin] of Object.entries(asleep)) {
+    taken = 0;
+    const leave = begin();
+    for (let before = -1; taken === 0 || taken !== before;) {
+      before = taken;
+      await wait(200);
+    }
+    t.ok(taken < large / 2, `${protocol}: ${taken} of ${large} bytes were asked for`);
+    leave();
+    await closeOf(upstream);
+    t.match(await linesOf(gateway, 1), [{ event: { code: 'client_closed' } }], 'who leaves midway is told of');
+    gateway.lines.length = 0;
+  }
+});
+
+t.test('an answer to somebody who has left before is not read to its end', hang, async (t) => {
+  const upstream = await startUpstream(t);
+  let answer = (): void => undefined;
+  const asked = new Promise<void>((resolve) => {
+    upstream.respond = (_request, response) => {
+      answer = () => {
+        response.setHeader('content-length', large);
+        response.write(Buffer.alloc(100_000));
+      };
+      resolve();
+    };
+  });
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const socket = connect(gateway.https, gateway.ca).on('error', () => undefined);
+  socket.write(requestBytes(post));
+  await asked;
+  socket.destroy();
+  t.match(await linesOf(gateway, 1), [{ event: { code: 'client_closed' } }]);
+  t.equal(upstream.sockets.size, 1);
+  answer();
+  await closeOf(upstream);
+  t.equal(gateway.lines.length, 1);
+  t.same(gateway.internalErrors, []);
+});
