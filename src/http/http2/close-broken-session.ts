@@ -5,18 +5,24 @@ import type { TLSSocket } from 'node:tls';
 /** How often it is looked at whether a connection still moves, in milliseconds. */
 const lookMilliseconds = 1_000;
 
-/** What a socket knows of itself beyond its types: the bytes that wait for the client. */
+/** What a socket knows of itself beyond its types: the bytes that wait in it, and the TCP socket below a TLS socket. */
 interface WithQueue {
   readonly _handle?: { readonly writeQueueSize?: number } | null;
+  readonly _parent?: WithQueue;
 }
 
 /**
- * Closes a connection on which its client has broken HTTP/2 (RFC 9113 5.4.1). After most such errors nghttp2 sends GOAWAY,
- * and from then on Node neither reads nor writes nor closes, and tells nobody: requests on it would wait for their limits,
- * and their upstreams with them. It shows by a PING that stays unsent though nothing waits for the client before it.
+ * Closes a connection that neither reads nor writes any more, though nothing waits for the client to take it. Node closes
+ * it in neither of two cases, and tells nobody: requests on it would wait for their limits, and their upstreams with them,
+ * and those that are answered would never be over, nor in the log.
+ * - Its client has broken HTTP/2 (RFC 9113 5.4.1): after most such errors nghttp2 sends GOAWAY, and that is its last. It
+ *   shows by a PING that stays unsent.
+ * - Its client has reset it while something was being written. TLS never hears that this write failed, so that the next one
+ *   waits for it, and while one waits HTTP/2 does not read.
  * @param hasRequests whether any are in progress: else one PING for each time that the client has said something will do
  */
 export function closeBrokenSession(session: ServerHttp2Session, socket: TLSSocket, hasRequests: () => boolean): void {
+  const tls = socket as WithQueue;
   let moved = -1;
   let heard = -1;
   const look = setInterval(() => {
@@ -24,9 +30,9 @@ export function closeBrokenSession(session: ServerHttp2Session, socket: TLSSocke
     const { bytesRead, bytesWritten } = socket;
     const isStill = bytesRead + bytesWritten === moved;
     moved = bytesRead + bytesWritten;
-    if (!isStill || (socket as WithQueue)._handle?.writeQueueSize !== 0) return;
-    if ((session.state.outboundQueueSize ?? 0) > 0) {
-      session.destroy(new Error('the client has broken HTTP/2'), constants.NGHTTP2_PROTOCOL_ERROR);
+    if (!isStill || waitingIn(tls._parent ?? tls) > 0) return;
+    if ((session.state.outboundQueueSize ?? 0) > 0 || waitingIn(tls) > 0) {
+      session.destroy(new Error('the connection neither reads nor writes'), constants.NGHTTP2_PROTOCOL_ERROR);
     } else if (hasRequests() || bytesRead !== heard) {
       session.ping(() => (heard = socket.bytesRead));
     }
@@ -34,4 +40,8 @@ export function closeBrokenSession(session: ServerHttp2Session, socket: TLSSocke
   session.once('close', () => {
     clearInterval(look);
   });
+}
+
+function waitingIn({ _handle: handle }: WithQueue): number {
+  return handle?.writeQueueSize ?? 0;
 }
