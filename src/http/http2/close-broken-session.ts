@@ -17,8 +17,8 @@ interface WithQueue {
  * and those that are answered would never be over, nor in the log.
  * - Its client has broken HTTP/2 (RFC 9113 5.4.1): after most such errors nghttp2 sends GOAWAY, and that is its last. It
  *   shows by a PING that stays unsent.
- * - Its client has reset it while something was being written. TLS never hears that this write failed, so that the next one
- *   waits for it, and while one waits HTTP/2 does not read.
+ * - Its client has reset it while something was being written. What TLS has to write behind that stays where it is, and while
+ *   something is being written HTTP/2 does not read, so that nobody hears of the reset.
  * @param hasRequests whether any are in progress: else one PING for each time that the client has said something will do
  */
 export function closeBrokenSession(session: ServerHttp2Session, socket: TLSSocket, hasRequests: () => boolean): void {
