@@ -1,9 +1,10 @@
 import { once } from 'node:events';
 import type { OutgoingHttpHeaders } from 'node:http2';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { connectHttp2, fetchHttp2 } from './http2-client.js';
 import type { Http2Answer } from './http2-client.js';
-import { endStream, frame, FrameConnection, headersFrames, requestFields } from './http2-frames.js';
+import { endStream, frame, FrameConnection, headersFrames, requestFields, uint32 } from './http2-frames.js';
 import { ask, liveKey, startTestGateway, startUpstream } from './harness.js';
 import type { GatewayUnderTest } from './harness.js';
 
@@ -286,5 +287,24 @@ t.test('an answer has its end before anything else is said of its stream', async
   }
   await connection.until(() => connection.reset(7) !== null);
   t.equal(connection.reset(7), 0, 'NO_ERROR: the rest of a refused body need not be sent');
+  connection.socket.destroy();
+});
+
+t.test('a client that takes nothing for some seconds is slow, and gets the whole of its answer', async (t) => {
+  const upstream = await startUpstream(t);
+  const size = 20_000_000;
+  upstream.respond = (_request, response) => response.end(Buffer.alloc(size));
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  // Windows as wide as can be, so that it is TCP alone that holds the answer up.
+  const initialWindowSize = Buffer.concat([Buffer.from([0, 4]), uint32(2 ** 30)]);
+  const connection = new FrameConnection(gateway.https, gateway.ca, initialWindowSize);
+  connection.send(frame('windowUpdate', 0, 0, uint32(2 ** 30)));
+  connection.ask(1, 'GET', '/v1/transactions', [key]);
+  await connection.until(() => connection.of('data', 1).length > 0);
+  connection.socket.pause();
+  await wait(5_000); // one that is broken is closed by then
+  connection.socket.resume();
+  await connection.until(() => connection.isOver(1));
+  t.equal(connection.body(1).length, size);
   connection.socket.destroy();
 });
