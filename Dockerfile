@@ -27,11 +27,13 @@ LABEL org.opencontainers.image.title="merchant-gateway" \
       org.opencontainers.image.licenses="Apache-2.0"
 # A young generation of 24 MB in place of 48: a gateway takes 20 MB less, and its requests cost the same. Node's own code on pages
 # of 2 MiB: a tenth less for each request and 5 to 10 MB more, where the system has such pages; elsewhere nothing. One arena of glibc
-# for all threads, which gives back what it has no use for: 15 MB less, where each thread would keep its own.
+# for all threads, which gives back what it has no use for: 15 MB less, where each thread would keep its own. What V8 compiles
+# with comes in pieces of 32 KB: each is a mapping of its own, which goes when it is done with; among small ones they would stay.
 ENV NODE_ENV=production \
     NODE_OPTIONS="--max-semi-space-size=8 --use-largepages=silent" \
     MALLOC_ARENA_MAX=1 \
-    MALLOC_TRIM_THRESHOLD_=131072
+    MALLOC_TRIM_THRESHOLD_=131072 \
+    MALLOC_MMAP_THRESHOLD_=30000
 # Owned by root: the process cannot change what it runs.
 COPY --from=dependencies /app/node_modules /app/node_modules
 COPY --from=build /app/dist /app/dist

@@ -21,13 +21,14 @@ function flagsOf(command: string): string {
   return readFileSync(file, 'utf8');
 }
 
-t.test('a gateway bounds old garbage, and keeps its code in a quiet time', (t) => {
+t.test('a gateway bounds old garbage and what compilers take, and keeps its code in a quiet time', (t) => {
   const told = flagsOf('gateway');
   // Where a later V8 does not know a flag, it has to be found out what stands for it.
   t.match(told, /--heap-growing-percent=30\n/);
   t.match(told, /--gc-memory-reducer-start-delay-ms=2147483647\n/);
   t.match(told, /--no-wasm-tier-up\n/);
   t.match(told, /--no-wasm-dynamic-tiering\n/);
+  t.match(told, /--no-maglev-inlining\n/);
   const others = flagsOf('services');
   t.match(others, /--heap-growing-percent=0\n/, 'other commands have what Node has');
   t.match(others, /--gc-memory-reducer-start-delay-ms=8000\n/);

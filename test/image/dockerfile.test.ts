@@ -54,7 +54,7 @@ t.test('it runs without a shell, as a user without rights, and says what it is',
   t.equal(status, 0, 'Node takes the options that it gives');
   t.match(
     textsOf('ENV', lastStage).join(' '),
-    /MALLOC_ARENA_MAX=1\b.*MALLOC_TRIM_THRESHOLD_=131072\b/s,
+    /MALLOC_ARENA_MAX=1\b.*MALLOC_TRIM_THRESHOLD_=131072\b.*MALLOC_MMAP_THRESHOLD_=30000\b/s,
     'and glibc its own',
   );
   t.doesNotThrow(() => void JSON.parse(textsOf('CMD', lastStage)[0] ?? ''));
