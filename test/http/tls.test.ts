@@ -150,7 +150,13 @@ t.test('new files are used from the next handshake on; those that are not good c
   await gateway.reloadTls();
   t.same(gateway.certificateChanges, [], 'files that are as they were are no change');
   await replace(fresh.cert, fresh.key);
-  t.equal(await shownBy(gateway.https), 'CN=fresh.example ec');
+  for (const servername of [undefined, 'fresh.example', 'localhost', 'nobody.example']) {
+    t.equal(
+      await shownBy(gateway.https, { servername }),
+      'CN=fresh.example ec',
+      `to who names ${servername ?? 'no host'}`,
+    );
+  }
   t.same(gateway.certificateChanges.splice(0), [{ problem: null }]);
 
   const bad: readonly [string, string, RegExp][] = [

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import tls from 'node:tls';
-import type { TLSSocket } from 'node:tls';
+import type { SecureContext, TLSSocket } from 'node:tls';
 import type { ConnectionOrigin } from '../connection-facts.js';
 import { compileContexts } from './secure-contexts.js';
 import type { SecureContexts, TlsSettings } from './secure-contexts.js';
@@ -67,9 +67,12 @@ export class TlsEndpoint {
       ...this.#contexts.defaults,
       handshakeTimeout: handshakeTimeoutSeconds * 1000,
       ALPNProtocols: http2 ? ['h2', 'http/1.1'] : ['http/1.1'],
-      SNICallback: (serverName, done) => {
-        done(null, this.#contexts.find(serverName));
-      },
+      // Node stops each handshake to ask, also where there is nothing to choose from.
+      ...(this.#material.certificates.length > 1 && {
+        SNICallback: (serverName: string, done: (error: null, context?: SecureContext) => void) => {
+          done(null, this.#contexts.find(serverName));
+        },
+      }),
       requestCert: clientCertificates !== 'none',
       rejectUnauthorized: clientCertificates === 'require',
     });
