@@ -1,16 +1,19 @@
 import type http from 'node:http';
 import type { ServerHttp2Session } from 'node:http2';
 import type { Socket } from 'node:net';
+import { Roster } from './roster.js';
 
 /**
  * The connections of one listener, for its end: Node closes those that are idle after a request, but waits for those on
  * which nothing was ever asked and for handshakes that never end, and knows nothing of HTTP/2.
  */
 export class Connections {
-  readonly #open = new Set<Socket>();
-  /** Connections that carry requests of HTTP/1.1, and the bytes that they had read when they became so. */
-  readonly #ready = new Map<Socket, number>();
-  readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #open = new Roster<Socket>();
+  /** Connections that carry requests of HTTP/1.1. */
+  readonly #ready = new Roster<Socket>();
+  /** The bytes that those had read when they became so. */
+  readonly #readBefore = new WeakMap<Socket, number>();
+  readonly #sessions = new Roster<ServerHttp2Session>();
   readonly #servers = new Set<http.Server>();
   #closing = false;
   #lastAnswers = false;
@@ -22,8 +25,7 @@ export class Connections {
 
   /** Adds a connection that was just accepted. */
   opened(socket: Socket): void {
-    this.#open.add(socket);
-    socket.once('close', () => this.#open.delete(socket));
+    socket.once('close', this.#open.add(socket));
   }
 
   /**
@@ -32,14 +34,13 @@ export class Connections {
    */
   ready(socket: Socket, bufferedBytes: number): void {
     if (this.#closing) socket.destroy();
-    this.#ready.set(socket, socket.bytesRead - bufferedBytes);
-    socket.once('close', () => this.#ready.delete(socket));
+    this.#readBefore.set(socket, socket.bytesRead - bufferedBytes);
+    socket.once('close', this.#ready.add(socket));
   }
 
   /** Says that a connection carries HTTP/2 from now on. */
   carriesHttp2(session: ServerHttp2Session): void {
-    this.#sessions.add(session);
-    session.once('close', () => this.#sessions.delete(session));
+    session.once('close', this.#sessions.add(session));
     // HTTP/2's `Connection: close`: GOAWAY goes out before the answer, and names this request as the last one.
     session.on('stream', () => {
       if (this.answersAreLast) session.close();
@@ -62,7 +63,7 @@ export class Connections {
 
   /** Says whether a connection has ever carried a byte of a request. */
   hasAsked(socket: Socket): boolean {
-    const bytesRead = this.#ready.get(socket);
+    const bytesRead = this.#readBefore.get(socket);
     return bytesRead !== undefined && socket.bytesRead !== bytesRead;
   }
 
@@ -80,9 +81,9 @@ export class Connections {
    */
   closeUnused(): void {
     this.#closing = true;
-    for (const session of this.#sessions) session.close();
-    for (const socket of this.#ready.keys()) if (!this.hasAsked(socket)) socket.destroy();
-    for (const socket of this.#open) if (socket.bytesRead === 0) socket.destroy();
+    for (const session of this.#sessions.members()) session.close();
+    for (const socket of this.#ready.members()) if (!this.hasAsked(socket)) socket.destroy();
+    for (const socket of this.#open.members()) if (socket.bytesRead === 0) socket.destroy();
   }
 
   /**
@@ -90,8 +91,8 @@ export class Connections {
    * socket is taken away from below a TLS socket that has something to write.
    */
   cutOff(): void {
-    for (const session of this.#sessions) session.destroy();
-    for (const socket of this.#ready.keys()) socket.destroy();
-    for (const socket of this.#open) socket.destroy();
+    for (const session of this.#sessions.members()) session.destroy();
+    for (const socket of this.#ready.members()) socket.destroy();
+    for (const socket of this.#open.members()) socket.destroy();
   }
 }

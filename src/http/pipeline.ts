@@ -57,6 +57,10 @@ function lineOf(socket: Socket): Line {
   if (known !== undefined) return known;
   const line: Line = { newest: null, waiting: 0 };
   lines.set(socket, line);
+  // V8 keeps what an entry of a WeakMap holds until it collects everything, also where nothing else holds its key.
+  socket.once('close', () => {
+    line.newest = null;
+  });
   return line;
 }
 

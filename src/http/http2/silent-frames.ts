@@ -1,6 +1,7 @@
 import type { EventEmitter } from 'node:events';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
+import { Roster } from '../roster.js';
 import { headerListBytes } from './require-http2-limits.js';
 
 /** How often it is looked at what connections have sent, in milliseconds: a flood lasts no longer. */
@@ -96,7 +97,7 @@ export class SilentFrames {
 }
 
 /** The connections that are looked at, by one timer for all of them. */
-const watched = new Set<SilentFrames>();
+const watched = new Roster<SilentFrames>();
 let looks: NodeJS.Timeout | undefined;
 
 /**
@@ -108,12 +109,12 @@ export function boundSilentFrames(session: ServerHttp2Session, socket: TLSSocket
   session.on('stream', (stream: ServerHttp2Stream, _headers: object, _flags: number, fields: string[]) => {
     frames.asked(stream, fields);
   });
-  watched.add(frames);
+  const leave = watched.add(frames);
   looks ??= setInterval(() => {
-    for (const one of watched) one.look();
+    for (const one of watched.members()) one.look();
   }, lookMilliseconds).unref();
   session.once('close', () => {
-    watched.delete(frames);
+    leave();
     if (watched.size > 0) return;
     clearInterval(looks);
     looks = undefined;
