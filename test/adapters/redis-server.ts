@@ -3,7 +3,6 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import net from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Redis } from 'ioredis';
@@ -39,14 +38,27 @@ export interface ServerCertificate {
   readonly key: string;
 }
 
-/** A port that nobody uses at this moment. */
+/** Below the ports that Linux gives to whoever wants any: one of those could be somebody's before the server has it. */
+const ports = { from: 10_000, count: 20_000 };
+const portsOfProcess = 40;
+let looked = process.pid * portsOfProcess;
+
+/** A port that nobody uses at this moment, and that no other call returns soon. */
 export async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+  for (;;) {
+    const port = ports.from + (looked % ports.count);
+    looked += 1;
+    const server = net.createServer();
+    try {
+      server.listen(port, '127.0.0.1');
+      await once(server, 'listening');
+    } catch {
+      continue; // somebody has it
+    }
+    server.close();
+    await once(server, 'close');
+    return port;
+  }
 }
 
 export async function startRedis(
