@@ -12,15 +12,23 @@ const flags = [
   // warm-up does, and take 30 MB for that: whatever is then allocated for longer keeps malloc's heap that large for good.
   '--no-wasm-tier-up',
   '--no-wasm-dynamic-tiering',
-  // Node 24 has a second compiler, which works on many functions at once when the first load comes. With what each of
-  // them calls put into it, that took 5 MB more for a moment, and malloc's heap stays as large. Requests cost the same.
-  '--no-maglev-inlining',
 ];
 
+/** For Node 24 and later, which has Maglev between the interpreter and TurboFan. Requests cost the same with these. */
+const maglevFlags = [
+  // It works on many functions at once when the first load comes. With what each of them calls put into it, that took 5 MB
+  // more for a moment, and malloc's heap stays as large.
+  '--no-maglev-inlining',
+  // Sparkplug translates, without optimising, what Maglev is about to compile anyway, and both are kept: 5 MB.
+  '--no-sparkplug',
+];
+const firstNodeWithMaglev = 24;
+
 /**
- * Tells V8 when a gateway's heap is collected, and what not to optimise. A later V8 that does not know a flag says so
+ * Tells V8 when a gateway's heap is collected, and what not to compile. A later V8 that does not know a flag says so
  * and goes on as it is.
  */
 export function tuneHeap(): void {
-  for (const flag of flags) setFlagsFromString(flag);
+  const hasMaglev = Number.parseInt(process.versions.node, 10) >= firstNodeWithMaglev;
+  for (const flag of hasMaglev ? [...flags, ...maglevFlags] : flags) setFlagsFromString(flag);
 }

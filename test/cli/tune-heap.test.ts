@@ -28,10 +28,13 @@ t.test('a gateway bounds old garbage and what compilers take, and keeps its code
   t.match(told, /--gc-memory-reducer-start-delay-ms=2147483647\n/);
   t.match(told, /--no-wasm-tier-up\n/);
   t.match(told, /--no-wasm-dynamic-tiering\n/);
-  t.match(told, /--no-maglev-inlining\n/);
   const others = flagsOf('services');
+  const hasMaglev = Number.parseInt(process.versions.node, 10) >= 24;
+  t.match(told, /--no-maglev-inlining\n/); // on Node 20 as V8 has it
+  t.equal(told.includes('--no-sparkplug\n'), hasMaglev, 'where there is no Maglev, Sparkplug is of use');
   t.match(others, /--heap-growing-percent=0\n/, 'other commands have what Node has');
   t.match(others, /--gc-memory-reducer-start-delay-ms=8000\n/);
+  t.match(others, /--sparkplug\n/);
   t.end();
 });
 
