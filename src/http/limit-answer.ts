@@ -1,6 +1,8 @@
+import type { ServerResponse } from 'node:http';
 import type { Exchange } from './exchange.js';
 import { http2ResponseOf } from './http2/http2-message.js';
 import { whenStalled } from './http2/stalled-answer.js';
+import { waitsInTls, whenStill } from './tls/still-connection.js';
 
 /** How long a caller may take over an answer. */
 export interface AnswerTimeouts {
@@ -38,6 +40,17 @@ export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMillis
   response.once('close', () => {
     clearTimeout(end);
   });
+  if (http2 === null && exchange.connection.tls !== null) endWhenStuck(response);
+}
+
+/** A caller who reset its connection may never be heard of: its answer would hold the connection until a limit ends it. */
+function endWhenStuck(response: ServerResponse): void {
+  const { socket } = response;
+  if (socket === null) return;
+  const end = whenStill(socket, () => {
+    if (waitsInTls(socket)) response.destroy();
+  });
+  response.once('close', end);
 }
 
 /** Whether there is something of the answer that the caller has not taken yet. */

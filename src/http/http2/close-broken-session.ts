@@ -1,15 +1,7 @@
 import { constants } from 'node:http2';
 import type { ServerHttp2Session } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
-
-/** How often it is looked at whether a connection still moves, in milliseconds. */
-const lookMilliseconds = 1_000;
-
-/** What a socket knows of itself beyond its types: the bytes that wait in it, and the TCP socket below a TLS socket. */
-interface WithQueue {
-  readonly _handle?: { readonly writeQueueSize?: number } | null;
-  readonly _parent?: WithQueue;
-}
+import { waitsInTls, whenStill } from '../tls/still-connection.js';
 
 /**
  * Closes a connection that neither reads nor writes any more, though nothing waits for the client to take it. Node closes
@@ -22,26 +14,15 @@ interface WithQueue {
  * @param hasRequests whether any are in progress: else one PING for each time that the client has said something will do
  */
 export function closeBrokenSession(session: ServerHttp2Session, socket: TLSSocket, hasRequests: () => boolean): void {
-  const tls = socket as WithQueue;
-  let moved = -1;
   let heard = -1;
-  const look = setInterval(() => {
+  const end = whenStill(socket, () => {
     if (session.destroyed) return;
-    const { bytesRead, bytesWritten } = socket;
-    const isStill = bytesRead + bytesWritten === moved;
-    moved = bytesRead + bytesWritten;
-    if (!isStill || waitingIn(tls._parent ?? tls) > 0) return;
-    if ((session.state.outboundQueueSize ?? 0) > 0 || waitingIn(tls) > 0) {
+    const { bytesRead } = socket;
+    if ((session.state.outboundQueueSize ?? 0) > 0 || waitsInTls(socket)) {
       session.destroy(new Error('the connection neither reads nor writes'), constants.NGHTTP2_PROTOCOL_ERROR);
     } else if (hasRequests() || bytesRead !== heard) {
       session.ping(() => (heard = socket.bytesRead));
     }
-  }, lookMilliseconds);
-  session.once('close', () => {
-    clearInterval(look);
   });
-}
-
-function waitingIn({ _handle: handle }: WithQueue): number {
-  return handle?.writeQueueSize ?? 0;
+  session.once('close', end);
 }

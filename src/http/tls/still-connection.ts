@@ -1,0 +1,39 @@
+import type { Socket } from 'node:net';
+
+/** How often it is looked at whether a connection still moves, in milliseconds. */
+const lookMilliseconds = 1_000;
+
+/** What Node's types do not tell of a socket: the handle that counts its bytes, and the TCP socket below a TLS socket. */
+interface WithHandle {
+  readonly _handle?: {
+    readonly bytesRead: number;
+    readonly bytesWritten: number;
+    readonly writeQueueSize: number;
+  } | null;
+  readonly _parent?: WithHandle;
+}
+
+/**
+ * Calls back after each second in which a TLS connection neither read nor wrote, though nothing waits for its client to take
+ * it: one that is to write now never will. Node tells nobody of a client who resets its connection while TLS writes
+ * something of its own, as the tickets of a session: what is to be written behind that stays in TLS for good.
+ * @returns ends the looking
+ */
+export function whenStill(socket: Socket, onStill: () => void): () => void {
+  let moved = -1;
+  const look = setInterval(() => {
+    const tcp = (socket as WithHandle)._parent?._handle;
+    if (tcp === undefined || tcp === null) return; // it is closed
+    const bytes = tcp.bytesRead + tcp.bytesWritten;
+    if (bytes === moved && tcp.writeQueueSize === 0) onStill();
+    moved = bytes;
+  }, lookMilliseconds);
+  return () => {
+    clearInterval(look);
+  };
+}
+
+/** Whether TLS has something that it did not give to TCP yet. */
+export function waitsInTls(socket: Socket): boolean {
+  return ((socket as WithHandle)._handle?.writeQueueSize ?? 0) > 0;
+}
