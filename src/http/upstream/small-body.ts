@@ -23,7 +23,7 @@ export function readSmallBody(body: Readable, isWhole: () => boolean, cancellati
     };
     cancellation.listen(fail);
     body.on('data', (chunk: Buffer) => chunks.push(chunk));
-    body.once('error', brokeOff).once('close', brokeOff);
+    body.once('close', brokeOff);
     body.once('end', () => {
       if (settled) return;
       settled = true;

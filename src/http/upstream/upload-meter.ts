@@ -25,8 +25,8 @@ export class UploadMeter extends Transform {
     const end = (): void => {
       if (!this.writableEnded) this.destroy(new GatewayError('client_closed', 'the client went away'));
     };
-    body.once('error', end).once('close', end);
-    this.once('close', () => body.off('error', end).off('close', end).unpipe(this));
+    body.once('close', end);
+    this.once('close', () => body.off('close', end).unpipe(this));
     body.pipe(this);
   }
 
