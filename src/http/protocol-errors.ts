@@ -51,9 +51,15 @@ export function answerProtocolError(error: ParserError, socket: Socket, asked: b
   if (code === null) return null;
   const exchange = newestExchange(socket);
   if (exchange !== null && !exchange.request.complete) {
-    if (exchange.response.writableFinished) endLingering(socket, exchange.response.shouldKeepAlive);
-    else exchange.cancellation.cancel(new GatewayError(code, error.message));
-    exchange.response.shouldKeepAlive = false;
+    const { response } = exchange;
+    const wasKept = response.shouldKeepAlive;
+    response.shouldKeepAlive = false; // before the failure, whose answer may be given at once
+    if (response.headersSent) {
+      exchange.whenOver(() => {
+        endLingering(socket, wasKept);
+      });
+    }
+    if (!response.writableFinished) exchange.cancellation.cancel(new GatewayError(code, error.message));
     return null;
   }
   if (exchange?.response.shouldKeepAlive === false) return null;

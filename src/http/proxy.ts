@@ -136,6 +136,15 @@ class ProxiedRequest implements UpstreamRequest {
     return this.#exchange.bodyIsWhole;
   }
 
+  /**
+   * Drops what its client still sends of it. Node does that behind an answer for a body that nobody has read from alone: of
+   * another one the rest would stand in front of the connection's next request. HTTP/2 ends the stream instead.
+   */
+  onUploadEnd(): void {
+    const { request } = this.#exchange;
+    if (http2RequestOf(request) === null) request.resume();
+  }
+
   onHeaders(): void {
     this.#exchange.upstreamDuration = performance.now() - this.#sentAt;
   }

@@ -7,10 +7,8 @@ import { http1Problems } from './http1-run.js';
 import { http2Case } from './http2-cases.js';
 import { http2Problems } from './http2-run.js';
 import { Random } from './random.js';
+import { seconds, seed } from './run-length.js';
 
-// Within the suite: few cases of a seed that stays. `npm run fuzz`: a minute of a new seed, which is printed.
-const seconds = process.env.FUZZ_SECONDS === undefined ? null : Number(process.env.FUZZ_SECONDS);
-const seed = Number(process.env.FUZZ_SEED ?? (seconds === null ? 20261120 : Date.now() % 2 ** 32));
 const batchesInTheSuite = 6;
 const casesInABatch = 16;
 

@@ -84,7 +84,7 @@ export function requestFields(
   return [[':method', method], [':scheme', 'https'], [':authority', 'localhost'], [':path', path], ...more];
 }
 
-const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
+export const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
 
 /** A bare HTTP/2 connection: it sends what it is told, answers SETTINGS if asked to, and notes every frame. */
 export class FrameConnection {

@@ -54,6 +54,7 @@ function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promi
       bodyAtHand: () => null,
       bodyIsWhole: () => true,
       cancellation: new Cancellation(),
+      onUploadEnd: () => undefined,
       onHeaders: () => undefined,
     };
     upstream.send({ merchantId: 'm_1', ...none, ...whole, answered, failed, ...request });

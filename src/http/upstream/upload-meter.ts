@@ -5,14 +5,14 @@ import type { UpstreamRequest } from './upstream.js';
 
 /** Passes a client's body on, piece by piece, and ends it where it grows past the limit or its client goes away. */
 export class UploadMeter extends Transform {
-  readonly #request: Pick<UpstreamRequest, 'onBody' | 'bodyIsWhole'>;
+  readonly #request: Pick<UpstreamRequest, 'onBody' | 'onUploadEnd' | 'bodyIsWhole'>;
   readonly #maxBytes: number;
   readonly #deadline: NodeJS.Timeout;
   #bytes = 0;
 
   /** @param deadline of silence, put off by each piece */
   constructor(
-    request: Pick<UpstreamRequest, 'onBody' | 'bodyIsWhole'>,
+    request: Pick<UpstreamRequest, 'onBody' | 'onUploadEnd' | 'bodyIsWhole'>,
     body: Readable,
     maxBytes: number,
     deadline: NodeJS.Timeout,
@@ -26,7 +26,10 @@ export class UploadMeter extends Transform {
       if (!this.writableEnded) this.destroy(new GatewayError('client_closed', 'the client went away'));
     };
     body.once('close', end);
-    this.once('close', () => body.off('close', end).unpipe(this));
+    this.once('close', () => {
+      body.off('close', end).unpipe(this);
+      request.onUploadEnd();
+    });
     body.pipe(this);
   }
 

@@ -1,0 +1,141 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import type { Socket } from 'node:net';
+import { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import tls from 'node:tls';
+import { liveKey } from '../http/harness.js';
+import type { GatewayUnderTest } from '../http/harness.js';
+import { endStream, frame, headersFrames, preface, requestFields } from '../http/http2-frames.js';
+import { serviceAnswers } from './hasty-service.js';
+import type { Random } from './random.js';
+
+const methods = ['GET', 'POST', 'PUT', 'DELETE'];
+const protocols = ['HTTP', 'HTTP over TLS', 'HTTP/2'] as const;
+const endings = ['end', 'destroy', 'reset'] as const;
+/** What a request declares, and what comes of it before its client leaves. */
+const bodies = [0, 2, 900, 16_384, 16_385, 40_000];
+
+/** A client that asks for something and leaves. */
+export interface Departure {
+  readonly protocol: (typeof protocols)[number];
+  readonly parts: readonly Buffer[];
+  /** Between two parts and in front of the end, in milliseconds; null: the next turn of the event loop. */
+  readonly pauses: readonly (number | null)[];
+  readonly ending: (typeof endings)[number];
+  readonly reads: boolean;
+}
+
+/** Makes a client that leaves: with what it asks for whole or in part, before, within and behind the answers. */
+export function departure(random: Random): Departure {
+  const protocol = random.pick(protocols);
+  const requests = Array.from({ length: 1 + random.below(3) }, (_, index) =>
+    protocol === 'HTTP/2' ? http2Request(random, 1 + 2 * index) : http1Request(random, protocol === 'HTTP'),
+  ).flat();
+  const parts = protocol === 'HTTP/2' ? [Buffer.concat([preface, frame('settings', 0, 0)]), ...requests] : requests;
+  const pauses = parts.map(() => (random.oneIn(2) ? null : random.below(6)));
+  return { protocol, parts, pauses, ending: random.pick(endings), reads: !random.oneIn(4) };
+}
+
+function http1Request(random: Random, isPlain: boolean): Buffer[] {
+  const { method, key, answer, declared, sent } = request(random);
+  const isChunked = declared > 0 && random.oneIn(3);
+  const framing = isChunked ? 'Transfer-Encoding: chunked' : `Content-Length: ${declared}`;
+  const head = [
+    `${method} /v1/dev/customers/1 HTTP/1.1`,
+    'Host: localhost',
+    `x-api-key: ${key}`,
+    `x-answer: ${answer}`,
+    ...(isPlain ? ['x-forwarded-proto: https'] : []),
+    ...(declared > 0 ? [framing] : []),
+    ...(random.oneIn(6) ? ['Expect: 100-continue'] : []),
+    ...(random.oneIn(4) ? ['Connection: close'] : []),
+  ];
+  const body = 'a'.repeat(sent);
+  const end = sent === declared ? '0\r\n\r\n' : '';
+  const text = isChunked ? `${sent === 0 ? '' : `${sent.toString(16)}\r\n${body}\r\n`}${end}` : body;
+  const bytes = Buffer.from(`${head.join('\r\n')}\r\n\r\n${text}`);
+  const cut = random.below(bytes.length);
+  return random.oneIn(2) ? [bytes] : [bytes.subarray(0, cut), bytes.subarray(cut)];
+}
+
+function http2Request(random: Random, stream: number): Buffer[] {
+  const { method, key, answer, declared, sent } = request(random);
+  const fields = requestFields(method, '/v1/dev/customers/1', [
+    ['x-api-key', key],
+    ['x-answer', answer],
+    ...(declared > 0 ? ([['content-length', String(declared)]] as const) : []),
+  ]);
+  const parts = [headersFrames(stream, declared === 0 ? endStream : 0, fields)];
+  // No more than the first window of a connection lets in.
+  for (let left = Math.min(sent, 20_000); left > 0; left -= 10_000) {
+    const isLast = left <= 10_000 && sent === declared && sent <= 20_000;
+    parts.push(frame('data', isLast ? endStream : 0, stream, Buffer.alloc(Math.min(left, 10_000), 0x61)));
+  }
+  if (random.oneIn(6)) parts.push(frame('rstStream', 0, stream, Buffer.from([0, 0, 0, 8])));
+  return parts;
+}
+
+interface Asked {
+  readonly method: string;
+  readonly key: string;
+  readonly answer: string;
+  readonly declared: number;
+  readonly sent: number;
+}
+
+function request(random: Random): Asked {
+  const declared = random.pick(bodies);
+  return {
+    method: random.pick(methods),
+    key: random.oneIn(4) ? 'svc_live_guess' : liveKey,
+    answer: random.pick(Object.keys(serviceAnswers)),
+    declared,
+    sent: random.oneIn(2) ? declared : random.below(declared + 1),
+  };
+}
+
+/** Asks and leaves; resolves when its side of the connection is closed. */
+export async function depart(
+  gateway: GatewayUnderTest,
+  { protocol, parts, pauses, ending, reads }: Departure,
+): Promise<void> {
+  const tcp = net.connect(protocol === 'HTTP' ? gateway.http : gateway.https, '127.0.0.1');
+  const socket = protocol === 'HTTP' ? tcp : secured(tcp, gateway.ca, protocol === 'HTTP/2' ? 'h2' : 'http/1.1');
+  for (const one of [tcp, socket]) one.on('error', () => undefined);
+  const ready = once(socket, protocol === 'HTTP' ? 'connect' : 'secureConnect').catch(() => undefined);
+  await Promise.race([ready, once(tcp, 'close')]);
+  if (reads) socket.resume();
+  for (const [index, part] of parts.entries()) {
+    socket.write(part);
+    const pause = pauses[index] ?? null;
+    await (pause === null ? new Promise((resolve) => setImmediate(resolve)) : delay(pause));
+  }
+  if (ending === 'end') socket.end();
+  else if (ending === 'destroy') socket.destroy();
+  else tcp.resetAndDestroy();
+  // What the gateway leaves open is not closed from here.
+  while (!tcp.destroyed) {
+    socket.resume();
+    await delay(5);
+  }
+}
+
+/** TLS above a TCP socket, which can still be reset below it. */
+function secured(tcp: Socket, ca: string, protocol: string): Socket {
+  const between = new Duplex({
+    read: () => tcp.resume(),
+    write: (bytes: Buffer, _encoding, done) =>
+      tcp.write(bytes, () => {
+        done();
+      }),
+    final: (done) => tcp.end(done),
+    destroy: (_error, done) => {
+      tcp.destroy();
+      done(null);
+    },
+  });
+  tcp.on('data', (bytes: Buffer) => between.push(bytes) || tcp.pause());
+  tcp.once('end', () => between.push(null)).once('close', () => between.destroy());
+  return tls.connect({ socket: between, ca, servername: 'localhost', ALPNProtocols: [protocol] });
+}
