@@ -23,6 +23,11 @@ export class Connections {
     this.#servers.add(server);
   }
 
+  /** How many are open, also those on which nothing was asked yet. */
+  get size(): number {
+    return this.#open.size;
+  }
+
   /** Adds a connection that was just accepted. */
   opened(socket: Socket): void {
     socket.once('close', this.#open.add(socket));

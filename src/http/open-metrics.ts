@@ -1,7 +1,9 @@
 import type { CacheFigures, HeldFigures, KeyStore, TorExits, TraceExport } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
+import type { Listener } from './listener.js';
 import type { Readiness } from './readiness.js';
+import type { Upstream } from './upstream/upstream.js';
 
 /** The parts of a gateway that count by themselves. */
 interface MeasuredParts {
@@ -44,4 +46,21 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
     () => ({ ...traces?.figures() }),
   );
   return metrics;
+}
+
+/** Shows how near a gateway is to `limits.connections` and to the `maxInFlight` of its upstreams. */
+export function showLoad(
+  metrics: GatewayMetrics,
+  listeners: ReadonlyMap<string, Listener>,
+  upstreams: ReadonlyMap<string, Upstream>,
+): void {
+  metrics.gaugeByWord('gateway_connections', 'Connections that are open, by listener.', 'listener', () =>
+    Object.fromEntries([...listeners].map(([name, { connections }]) => [name, connections.size])),
+  );
+  metrics.gaugeByWord(
+    'gateway_upstream_requests_in_flight',
+    'Requests that an upstream has not answered yet, by upstream.',
+    'upstream',
+    () => Object.fromEntries([...upstreams].map(([name, { inFlight }]) => [name, inFlight])),
+  );
 }

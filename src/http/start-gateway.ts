@@ -1,6 +1,5 @@
 import type { AddressInfo } from 'node:net';
 import { setImmediate, setTimeout as wait } from 'node:timers/promises';
-import { readOperatorFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
@@ -20,14 +19,14 @@ import { LoopWatch } from './loop-watch.js';
 import { createManagement } from './management.js';
 import type { Health } from './management.js';
 import { MerchantRate } from './merchant-rate.js';
-import { openMetrics } from './open-metrics.js';
+import { openMetrics, showLoad } from './open-metrics.js';
 import { Readiness } from './readiness.js';
 import { RequestLog } from './request-log.js';
 import { createRouteTable } from './routes.js';
 import { openTls } from './tls/open-tls.js';
 import type { OpenTls } from './tls/open-tls.js';
 import type { CertificateChange } from './tls/tls-reload.js';
-import { Upstream } from './upstream/upstream.js';
+import { openUpstreams } from './upstream/open-upstreams.js';
 import { WarmUp, type WarmUpEnd } from './warm-up.js';
 
 /** What the gateway needs besides its configuration. */
@@ -77,7 +76,6 @@ export interface RunningGateway {
 
 /** What is given to calls that go on without their caller, and to lines that wait to be written, after the drain. */
 const graceMilliseconds = 2_000;
-const maxPemBytes = 1024 * 1024;
 
 /**
  * Starts the gateway's listeners.
@@ -146,9 +144,10 @@ export async function startGateway(
     });
 
   const { https, http, management } = config.listen;
-  const listeners: Listener[] = [];
+  const listeners = new Map<string, Listener>();
+  showLoad(metrics, listeners, upstreams);
   const open = async (listener: Listener, name: string, at: ListenAddress): Promise<AddressInfo> => {
-    listeners.push(listener);
+    listeners.set(name, listener);
     return listen(listener.app, name, at);
   };
   const health = (): Health => ({
@@ -159,11 +158,11 @@ export async function startGateway(
   const healthApp = createManagement({ health, metrics, identity: ports.identity });
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {
     readiness.draining = true;
-    for (const { connections } of listeners) connections.endWithNextAnswer();
+    for (const { connections } of listeners.values()) connections.endWithNextAnswer();
     await warmUp?.stop();
     await (delayed ?? wait(config.limits.drainDelaySeconds * 1000));
     await readiness.tls?.reload.stop();
-    await closeAll(listeners, config.limits.drainTimeoutSeconds);
+    await closeAll([...listeners.values()], config.limits.drainTimeoutSeconds);
     stopWatching();
     await healthApp.close(); // last, so that it can be asked all the while
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
@@ -228,16 +227,6 @@ function openBrakes(config: Config, sharedRate: SharedRate | null, metrics: Gate
     'max',
   );
   return { throttle, merchantRate, loopWatch };
-}
-
-async function openUpstreams(config: Config): Promise<ReadonlyMap<string, Upstream>> {
-  const upstreams = new Map<string, Upstream>();
-  for (const [name, { url, timeoutSeconds, maxInFlight, caFile }] of Object.entries(config.upstreams)) {
-    const ca = caFile === null ? null : await readOperatorFile(caFile, 'The CA certificate', maxPemBytes);
-    const maxBodyBytes = config.limits.bodyBytes;
-    upstreams.set(name, new Upstream({ name, url, timeoutSeconds, maxInFlight, ca, maxBodyBytes }));
-  }
-  return upstreams;
 }
 
 /** Keep-alive connections end with their next answer; what has not ended by the timeout is cut off. */

@@ -129,7 +129,7 @@ export class GatewayMetrics {
     });
   }
 
-  /** Adds values, one for each word of a fixed set, that are asked for whenever the metrics are. */
+  /** Adds values, one for each word of a set that does not grow, that are asked for whenever the metrics are. */
   gaugeByWord(name: string, help: string, label: string, values: () => Readonly<Record<string, number>>): void {
     new Gauge({
       name,

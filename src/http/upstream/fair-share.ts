@@ -29,6 +29,11 @@ export class FairShare {
     this.#now = now;
   }
 
+  /** How many places are taken. */
+  get taken(): number {
+    return this.#taken;
+  }
+
   /**
    * Takes a place, and returns what gives it back.
    * @throws GatewayError upstream_busy

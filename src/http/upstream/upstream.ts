@@ -71,6 +71,11 @@ export class Upstream {
     this.#to = { name, timeoutSeconds, maxBodyBytes, host: origin.host, pool: this.#pool };
   }
 
+  /** How many requests it has not answered yet. */
+  get inFlight(): number {
+    return this.#places.taken;
+  }
+
   /**
    * Sends a request, which hears what comes of it.
    * @throws GatewayError upstream_busy; then it hears nothing
