@@ -138,11 +138,11 @@ class ProxiedRequest implements UpstreamRequest {
 
   /**
    * Drops what its client still sends of it. Node does that behind an answer for a body that nobody has read from alone: of
-   * another one the rest would stand in front of the connection's next request. HTTP/2 ends the stream instead.
+   * another one the rest would stand in front of the connection's next request, and over HTTP/2 keep its own from ever being
+   * over.
    */
   onUploadEnd(): void {
-    const { request } = this.#exchange;
-    if (http2RequestOf(request) === null) request.resume();
+    this.#exchange.request.resume();
   }
 
   onHeaders(): void {
