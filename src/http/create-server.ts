@@ -21,6 +21,7 @@ export interface ConnectionLimits {
   readonly targetBytes: number;
   readonly headersTimeoutSeconds: number;
   readonly requestTimeoutSeconds: number;
+  readonly answerTimeoutSeconds: number;
   readonly keepAliveTimeoutSeconds: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
@@ -64,7 +65,11 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
   const startHttp2 = createHttp2Server({
     handler,
     maxHeaderBytes: limits.headerBytes,
-    timeouts: { first: headersTimeout, idle: limits.keepAliveTimeoutSeconds * 1000 },
+    timeouts: {
+      first: headersTimeout,
+      idle: limits.keepAliveTimeoutSeconds * 1000,
+      end: limits.answerTimeoutSeconds * 1000,
+    },
     onSession: (session) => {
       connections.carriesHttp2(session);
     },

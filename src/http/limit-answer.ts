@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { Exchange } from './exchange.js';
 import { http2ResponseOf } from './http2/http2-message.js';
 import { whenStalled } from './http2/stalled-answer.js';
-import { waitsInTls, whenStill } from './tls/still-connection.js';
+import { waitsInTls, watchStillness } from './tls/still-connection.js';
 
 /** How long a caller may take over an answer. */
 export interface AnswerTimeouts {
@@ -47,8 +47,8 @@ export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMillis
 function endWhenStuck(response: ServerResponse): void {
   const { socket } = response;
   if (socket === null) return;
-  const end = whenStill(socket, () => {
-    if (waitsInTls(socket)) response.destroy();
+  const end = watchStillness(socket, (isStill) => {
+    if (isStill && waitsInTls(socket)) response.destroy();
   });
   response.once('close', end);
 }

@@ -29,7 +29,7 @@ export interface ListenerOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** Signs who calls for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
-  readonly limits: ConnectionLimits & { readonly answerTimeoutSeconds: number };
+  readonly limits: ConnectionLimits;
   readonly clock: Clock;
   /** Null: plain HTTP. */
   readonly tls: TlsEndpoint | null;

@@ -4,12 +4,14 @@ import type { TLSSocket } from 'node:tls';
 import { closeBrokenSession } from './close-broken-session.js';
 import { boundSilentFrames } from './silent-frames.js';
 
-/** How long a session may live without a request, in milliseconds. */
+/** How long a session may live without a request, and its connection without a session, in milliseconds. */
 export interface SessionTimeouts {
   /** Until its first one. */
   readonly first: number;
   /** Between two. */
   readonly idle: number;
+  /** Over what is still to be taken of it once it has ended. */
+  readonly end: number;
 }
 
 /** Requests that may be in progress on a connection at the same time (RFC 9113 advises 100 at least). */
@@ -74,5 +76,5 @@ export function boundSession(
   });
   startQuiet(timeouts.first);
   boundSilentFrames(session, socket, flood);
-  closeBrokenSession(session, socket, () => streams > 0);
+  closeBrokenSession(session, socket, () => streams > 0, timeouts.end);
 }

@@ -14,18 +14,19 @@ interface WithHandle {
 }
 
 /**
- * Calls back after each second in which a TLS connection neither read nor wrote, though nothing waits for its client to take
- * it: one that is to write now never will. Node tells nobody of a client who resets its connection while TLS writes
- * something of its own, as the tickets of a session: what is to be written behind that stays in TLS for good.
+ * Looks each second at a TLS connection until it is closed: is it still? That is one which neither read nor wrote since the
+ * last look, though nothing waits for its client to take it: one that is to write now never will. Node tells nobody of a
+ * client who resets its connection while TLS writes something of its own, as the tickets of a session: what is to be written
+ * behind that stays in TLS for good.
  * @returns ends the looking
  */
-export function whenStill(socket: Socket, onStill: () => void): () => void {
+export function watchStillness(socket: Socket, onLook: (isStill: boolean) => void): () => void {
   let moved = -1;
   const look = setInterval(() => {
     const tcp = (socket as WithHandle)._parent?._handle;
     if (tcp === undefined || tcp === null) return; // it is closed
     const bytes = tcp.bytesRead + tcp.bytesWritten;
-    if (bytes === moved && tcp.writeQueueSize === 0) onStill();
+    onLook(bytes === moved && tcp.writeQueueSize === 0);
     moved = bytes;
   }, lookMilliseconds);
   return () => {
