@@ -1,53 +1,99 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
+import type { Test } from 'tap';
+import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { ask, liveKey, startTestGateway } from '../http/harness.js';
 import type { GatewayUnderTest } from '../http/harness.js';
+import { leftOpen } from '../http/left-open.js';
 import { hangMilliseconds } from './answers.js';
-import { depart, departure } from './departures.js';
+import { depart, departure, fallAsleep } from './departures.js';
+import type { Departure } from './departures.js';
 import { startHastyService } from './hasty-service.js';
 import { Random } from './random.js';
 import { seconds, seed } from './run-length.js';
 
-const batchesInTheSuite = 20;
-const departuresInABatch = 16;
 /** Less than any limit of time that would end a request, in milliseconds. */
 const soonMilliseconds = 8_000;
 
 /** Resolves with the ids of requests that have no line, or several, once that stays so. */
-async function withoutOneLine(gateway: GatewayUnderTest, ids: ReadonlySet<string>): Promise<string[]> {
+async function withoutOneLine(gateways: readonly GatewayUnderTest[], ids: ReadonlySet<string>): Promise<string[]> {
   const end = performance.now() + soonMilliseconds;
   for (;;) {
-    const lines = gateway.lines.map((line) => (line.http as { request: { id: string } }).request.id);
+    const lines = gateways
+      .flatMap(({ lines }) => lines)
+      .map((line) => (line.http as { request: { id: string } }).request.id);
     const odd = [...ids].filter((id) => lines.filter((one) => one === id).length !== 1);
     if (odd.length === 0 || performance.now() > end) return odd;
     await delay(5);
   }
 }
 
-t.test(`whoever leaves, and whenever, ends its own requests alone (FUZZ_SEED=${seed})`, { timeout: 0 }, async (t) => {
+/** What clients do at two gateways, in front of one of which there is a balancer. */
+interface Departures {
+  readonly limits: DeepPartial<Config['limits']>;
+  readonly batches: number;
+  readonly clientsInABatch: number;
+  /** Resolves when nothing more is to come of it, with what ends it. */
+  readonly go: (gateway: GatewayUnderTest, departure: Departure) => Promise<(() => void) | undefined>;
+}
+
+/** Has clients come and go, batch by batch, and holds that nothing is left of them. */
+async function tryDepartures(t: Test, { limits, batches: most, clientsInABatch, go }: Departures): Promise<void> {
   const service = await startHastyService(t);
-  const gateway = await startTestGateway(t, {
-    upstreamUrl: service.url,
-    config: { throttle: { enabled: false }, trustedProxies: ['127.0.0.1'] },
-  });
+  const start = (proxyProtocol: boolean): Promise<GatewayUnderTest> =>
+    startTestGateway(t, {
+      upstreamUrl: service.url,
+      config: { throttle: { enabled: false }, trustedProxies: ['127.0.0.1'], proxyProtocol, limits },
+    });
+  const direct = await start(false);
+  const behindBalancer = await start(true);
+  const gateways = [direct, behindBalancer];
   const random = new Random(seed);
-  const end = performance.now() + (seconds ?? 0) * 1000;
+  const end = performance.now() + ((seconds ?? 0) * 1000) / 2;
   let [batches, reached] = [0, 0];
-  while (seconds === null ? batches < batchesInTheSuite : performance.now() < end) {
+  while (seconds === null ? batches < most : performance.now() < end) {
     batches += 1;
-    const departures = Array.from({ length: departuresInABatch }, () => departure(random));
-    const left = Promise.all(departures.map((one) => depart(gateway, one)));
-    const outcome = await Promise.race([left, delay(hangMilliseconds, 'hangs', { ref: false })]);
-    const odd = await withoutOneLine(gateway, service.ids);
+    const departures = Array.from({ length: clientsInABatch }, () => departure(random));
+    const gone = Promise.all(departures.map((one) => go(one.proxyHeader === null ? direct : behindBalancer, one)));
+    const ends = await Promise.race([gone, delay(hangMilliseconds, null, { ref: false })]);
+    const odd = await withoutOneLine(gateways, service.ids);
+    const open = await leftOpen(gateways, soonMilliseconds);
     const headers = [['x-api-key', liveKey], ['x-answer', 'early']] as const; // prettier-ignore
-    const { status } = await ask(gateway, { headers });
-    const found = { outcome: outcome === 'hangs' ? 'a connection hangs' : 'all closed', odd, status };
-    const internal = gateway.internalErrors.map(String);
-    const expected = { outcome: 'all closed', odd: [], status: 200, internal: [] };
+    const { status } = await ask(direct, { headers });
+    const found = { outcome: ends === null ? 'a connection hangs' : 'all closed', open, odd, status };
+    const internal = gateways.flatMap(({ internalErrors }) => internalErrors.map(String));
+    const expected = { outcome: 'all closed', open: 0, odd: [], status: 200, internal: [] };
     if (!t.same({ ...found, internal }, expected, `batch ${batches} of seed ${seed}`)) return;
+    for (const end of ends ?? []) end?.();
     reached += service.ids.size;
     service.ids.clear();
-    gateway.lines.length = 0;
+    for (const { lines } of gateways) lines.length = 0;
   }
-  t.ok(reached > batches, `${batches * departuresInABatch} clients left, ${reached} requests reached the service`);
-});
+  t.ok(reached > batches, `${batches * clientsInABatch} clients came, ${reached} requests reached the service`);
+}
+
+t.test(`whoever leaves, and whenever, ends its own requests alone (FUZZ_SEED=${seed})`, { timeout: 0 }, (t) =>
+  tryDepartures(t, {
+    limits: {},
+    batches: 20,
+    clientsInABatch: 16,
+    go: async (gateway, departure) => {
+      await depart(gateway, departure);
+      return undefined;
+    },
+  }),
+);
+
+t.test(`whoever stays and takes nothing is let go (FUZZ_SEED=${seed})`, { timeout: 0 }, (t) =>
+  tryDepartures(t, {
+    limits: {
+      headersTimeoutSeconds: 1,
+      requestTimeoutSeconds: 1,
+      keepAliveTimeoutSeconds: 1,
+      answerTimeoutSeconds: 2,
+    },
+    batches: 1,
+    clientsInABatch: 64,
+    go: fallAsleep,
+  }),
+);

@@ -13,12 +13,23 @@ import type { Random } from './random.js';
 const methods = ['GET', 'POST', 'PUT', 'DELETE'];
 const protocols = ['HTTP', 'HTTP over TLS', 'HTTP/2'] as const;
 const endings = ['end', 'destroy', 'reset'] as const;
+/** What a balancer writes in front: an address of a client, in both versions, and that it speaks for itself. */
+const proxyHeaders = [
+  Buffer.from('PROXY TCP4 203.0.113.9 10.0.0.1 12345 443\r\n'),
+  Buffer.from('PROXY UNKNOWN\r\n'),
+  Buffer.from('0d0a0d0a000d0a515549540a2111000ccb0071090a000001303901bb', 'hex'),
+  Buffer.from('0d0a0d0a000d0a515549540a20000000', 'hex'),
+];
 /** What a request declares, and what comes of it before its client leaves. */
 const bodies = [0, 2, 900, 16_384, 16_385, 40_000];
 
 /** A client that asks for something and leaves. */
 export interface Departure {
   readonly protocol: (typeof protocols)[number];
+  /** The PROXY protocol header in front of all, or the part of it behind which the client leaves; null: there is none. */
+  readonly proxyHeader: Buffer | null;
+  /** How long it waits for TLS before it leaves, in milliseconds; null: until the handshake is over, to ask then. */
+  readonly handshake: number | null;
   readonly parts: readonly Buffer[];
   /** Between two parts and in front of the end, in milliseconds; null: the next turn of the event loop. */
   readonly pauses: readonly (number | null)[];
@@ -34,7 +45,20 @@ export function departure(random: Random): Departure {
   ).flat();
   const parts = protocol === 'HTTP/2' ? [Buffer.concat([preface, frame('settings', 0, 0)]), ...requests] : requests;
   const pauses = parts.map(() => (random.oneIn(2) ? null : random.below(6)));
-  return { protocol, parts, pauses, ending: random.pick(endings), reads: !random.oneIn(4) };
+  const whole = {
+    protocol,
+    proxyHeader: random.oneIn(2) ? random.pick(proxyHeaders) : null,
+    handshake: null,
+    parts,
+    pauses,
+    ending: random.pick(endings),
+    reads: !random.oneIn(4),
+  };
+  const silent = { ...whole, parts: [], pauses: [] };
+  if (random.oneIn(10)) return { ...silent, handshake: random.below(4) };
+  const header = whole.proxyHeader;
+  if (header === null || !random.oneIn(10)) return whole;
+  return { ...silent, proxyHeader: header.subarray(0, random.below(header.length)) };
 }
 
 function http1Request(random: Random, isPlain: boolean): Buffer[] {
@@ -95,30 +119,56 @@ function request(random: Random): Asked {
   };
 }
 
-/** Asks and leaves; resolves when its side of the connection is closed. */
-export async function depart(
+/** A connection of a client, and the TCP below it. */
+interface Asking {
+  readonly tcp: Socket;
+  readonly socket: Socket;
+}
+
+/** @param allowHalfOpen whether its side stays open when the gateway has closed its own */
+async function ask(
   gateway: GatewayUnderTest,
-  { protocol, parts, pauses, ending, reads }: Departure,
-): Promise<void> {
-  const tcp = net.connect(protocol === 'HTTP' ? gateway.http : gateway.https, '127.0.0.1');
+  { protocol, proxyHeader, handshake, parts, pauses, reads }: Departure,
+  allowHalfOpen: boolean,
+): Promise<Asking> {
+  const port = protocol === 'HTTP' ? gateway.http : gateway.https;
+  const tcp = net.connect({ port, host: '127.0.0.1', allowHalfOpen });
+  if (proxyHeader !== null) tcp.write(proxyHeader);
   const socket = protocol === 'HTTP' ? tcp : secured(tcp, gateway.ca, protocol === 'HTTP/2' ? 'h2' : 'http/1.1');
   for (const one of [tcp, socket]) one.on('error', () => undefined);
   const ready = once(socket, protocol === 'HTTP' ? 'connect' : 'secureConnect').catch(() => undefined);
-  await Promise.race([ready, once(tcp, 'close')]);
+  await Promise.race([ready, once(tcp, 'close'), ...(handshake === null ? [] : [delay(handshake)])]);
   if (reads) socket.resume();
   for (const [index, part] of parts.entries()) {
     socket.write(part);
     const pause = pauses[index] ?? null;
     await (pause === null ? new Promise((resolve) => setImmediate(resolve)) : delay(pause));
   }
-  if (ending === 'end') socket.end();
-  else if (ending === 'destroy') socket.destroy();
+  return { tcp, socket };
+}
+
+/** Asks and leaves; resolves when its side of the connection is closed. */
+export async function depart(gateway: GatewayUnderTest, departure: Departure): Promise<void> {
+  const { tcp, socket } = await ask(gateway, departure, false);
+  if (departure.ending === 'end') socket.end();
+  else if (departure.ending === 'destroy') socket.destroy();
   else tcp.resetAndDestroy();
   // What the gateway leaves open is not closed from here.
   while (!tcp.destroyed) {
     socket.resume();
     await delay(5);
   }
+}
+
+/** Asks, and from then on takes nothing and leaves its side open; resolves with what ends that. */
+export async function fallAsleep(gateway: GatewayUnderTest, departure: Departure): Promise<() => void> {
+  const { tcp, socket } = await ask(gateway, departure, true);
+  socket.pause();
+  tcp.pause();
+  return () => {
+    tcp.destroy();
+    socket.destroy();
+  };
 }
 
 /** TLS above a TCP socket, which can still be reset below it. */
