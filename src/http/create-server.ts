@@ -68,6 +68,7 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
     timeouts: {
       first: headersTimeout,
       idle: limits.keepAliveTimeoutSeconds * 1000,
+      answerEnd: limits.requestTimeoutSeconds * 1000,
       end: limits.answerTimeoutSeconds * 1000,
     },
     onSession: (session) => {

@@ -4,6 +4,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
 import t from 'tap';
 import { closeBrokenSession } from '../../src/http/http2/close-broken-session.js';
+import { watchStillness } from '../../src/http/tls/still-connection.js';
 
 /** A connection whose session has ended while something was still being written. */
 class Connection extends EventEmitter {
@@ -31,4 +32,20 @@ t.test('a client may take its time over the rest of a session that ended well, a
   t.notOk(endedWell.destroyed);
   await wait(3_000);
   t.ok(endedWell.destroyed);
+});
+
+// What is given by a timer goes out at the end of its turn. A look in between took the connection for broken, and closed it.
+t.test('a connection is looked at when all is written that its turn has to write', async (t) => {
+  const connection = new Connection();
+  let waiting = false;
+  const giving = setInterval(() => {
+    waiting = true;
+    setImmediate(() => (waiting = false));
+  }, 1_000);
+  const seen: boolean[] = [];
+  const end = watchStillness(connection as unknown as TLSSocket, () => seen.push(waiting));
+  await wait(3_500);
+  end();
+  clearInterval(giving);
+  t.same(seen, [false, false, false]);
 });

@@ -83,3 +83,30 @@ t.test('no connection is kept whose client does not close its side', async (t) =
   connection.socket.pause();
   t.equal(await leftOpen([gateway], soonMilliseconds), 0);
 });
+
+// Its bytes were out, and its end had no limit: it waited for a window of its own.
+t.test('no answer is kept whose client lets all of it in but its end, and other requests go on', async (t) => {
+  const upstream = await startUpstream(t);
+  upstream.respond = (request, response) => {
+    if (request.url?.endsWith('/slow') === true) {
+      setTimeout(() => response.writeHead(204).end(), 4_000);
+      return;
+    }
+    response.write('{');
+    setTimeout(() => response.write('}'), 20);
+    setTimeout(() => response.end(), 40);
+  };
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { limits: { ...limits, answerTimeoutSeconds: 60 } },
+  });
+  const connection = new FrameConnection(gateway.https, gateway.ca, Buffer.concat([Buffer.from([0, 4]), uint32(2)]));
+  t.teardown(() => connection.socket.destroy());
+  connection.ask(1, 'GET', '/v1/transactions', [['x-api-key', liveKey]]);
+  connection.ask(3, 'GET', '/v1/transactions/slow', [['x-api-key', liveKey]]);
+  await connection.until(() => Buffer.concat(connection.of('data', 1).map(({ payload }) => payload)).length === 2);
+  t.notOk(connection.isOver(1));
+  await connection.until(() => connection.isOver(1) && connection.isOver(3));
+  t.same([connection.reset(1), connection.reset(3)], [2, null], 'INTERNAL_ERROR, and an answer');
+  t.equal(await leftOpen([gateway], soonMilliseconds), 0);
+});

@@ -1,8 +1,10 @@
 import { constants } from 'node:http2';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
+import { Roster } from '../roster.js';
 import { closeBrokenSession } from './close-broken-session.js';
 import { boundSilentFrames } from './silent-frames.js';
+import { limitUnsentEnds } from './unsent-ends.js';
 
 /** How long a session may live without a request, and its connection without a session, in milliseconds. */
 export interface SessionTimeouts {
@@ -10,6 +12,8 @@ export interface SessionTimeouts {
   readonly first: number;
   /** Between two. */
   readonly idle: number;
+  /** Over the end of an answer whose bytes it has taken. */
+  readonly answerEnd: number;
   /** Over what is still to be taken of it once it has ended. */
   readonly end: number;
 }
@@ -49,11 +53,11 @@ export function boundSession(
   };
   session.on('ping', waste).on('remoteSettings', waste);
 
-  let streams = 0;
+  const open = new Roster<ServerHttp2Stream>();
   let quiet: NodeJS.Timeout | undefined;
   const startQuiet = (milliseconds: number): void => {
     clearTimeout(quiet);
-    if (streams === 0 && !session.destroyed) quiet = setTimeout(endQuiet, milliseconds);
+    if (open.size === 0 && !session.destroyed) quiet = setTimeout(endQuiet, milliseconds);
   };
   const endQuiet = (): void => {
     session.close();
@@ -63,10 +67,10 @@ export function boundSession(
     }, timeouts.first);
   };
   session.on('stream', (stream: ServerHttp2Stream) => {
-    streams += 1;
+    const leave = open.add(stream);
     clearTimeout(quiet);
     stream.once('close', () => {
-      streams -= 1;
+      leave();
       if (stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR) waste();
       startQuiet(timeouts.idle);
     });
@@ -76,5 +80,6 @@ export function boundSession(
   });
   startQuiet(timeouts.first);
   boundSilentFrames(session, socket, flood);
-  closeBrokenSession(session, socket, () => streams > 0, timeouts.end);
+  closeBrokenSession(session, socket, () => open.size > 0, timeouts.end);
+  limitUnsentEnds(session, () => open.members(), timeouts.answerEnd);
 }

@@ -18,19 +18,25 @@ interface WithHandle {
  * last look, though nothing waits for its client to take it: one that is to write now never will. Node tells nobody of a
  * client who resets its connection while TLS writes something of its own, as the tickets of a session: what is to be written
  * behind that stays in TLS for good.
+ * @param onLook told when all is written that this turn of the event loop has to write
  * @returns ends the looking
  */
 export function watchStillness(socket: Socket, onLook: (isStill: boolean) => void): () => void {
   let moved = -1;
-  const look = setInterval(() => {
+  let look: NodeJS.Immediate | undefined;
+  const lookNow = (): void => {
     const tcp = (socket as WithHandle)._parent?._handle;
     if (tcp === undefined || tcp === null) return; // it is closed
     const bytes = tcp.bytesRead + tcp.bytesWritten;
     onLook(bytes === moved && tcp.writeQueueSize === 0);
     moved = bytes;
+  };
+  const looks = setInterval(() => {
+    look = setImmediate(lookNow);
   }, lookMilliseconds);
   return () => {
-    clearInterval(look);
+    clearInterval(looks);
+    clearImmediate(look);
   };
 }
 
