@@ -137,7 +137,8 @@ async function ask(
   const socket = protocol === 'HTTP' ? tcp : secured(tcp, gateway.ca, protocol === 'HTTP/2' ? 'h2' : 'http/1.1');
   for (const one of [tcp, socket]) one.on('error', () => undefined);
   const ready = once(socket, protocol === 'HTTP' ? 'connect' : 'secureConnect').catch(() => undefined);
-  await Promise.race([ready, once(tcp, 'close'), ...(handshake === null ? [] : [delay(handshake)])]);
+  const closed = once(tcp, 'close').catch(() => undefined);
+  await Promise.race([ready, closed, ...(handshake === null ? [] : [delay(handshake)])]);
   if (reads) socket.resume();
   for (const [index, part] of parts.entries()) {
     socket.write(part);
