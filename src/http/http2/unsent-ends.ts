@@ -5,10 +5,9 @@ import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 const looks = 2;
 
 /**
- * Gives up answers whose bytes are out and whose end has not been for so long (half as long again at most). The end is mostly
- * a mark on the last of the bytes; where it comes later it is a frame of its own, which waits for the client's window as they
- * do. Nothing of such an answer is held up that a limit of its own would see, and timers for each answer would cost more than
- * this one.
+ * Gives up answers whose bytes are out and whose end has not been for so long (half as long again at most). Node's response
+ * may have trailers, so that its end is a frame of its own, and that waits for the client's window as the bytes do. No limit of
+ * answers sees it, as nothing of such a one is held up; timers for each answer would cost more than this one.
  * @param open the requests in progress
  */
 export function limitUnsentEnds(
