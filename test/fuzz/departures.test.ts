@@ -64,7 +64,7 @@ async function tryDepartures(t: Test, { limits, batches: most, clientsInABatch, 
     const internal = gateways.flatMap(({ internalErrors }) => internalErrors.map(String));
     const expected = { outcome: 'all closed', open: 0, odd: [], status: 200, internal: [] };
     if (!t.same({ ...found, internal }, expected, `batch ${batches} of seed ${seed}`)) return;
-    for (const end of ends ?? []) end?.();
+    for (const endOne of ends ?? []) endOne?.();
     reached += service.ids.size;
     service.ids.clear();
     for (const { lines } of gateways) lines.length = 0;
