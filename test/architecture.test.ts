@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
 import path from 'node:path';
@@ -53,20 +54,22 @@ function folderOf(name: string): string {
   return name.split('/')[1] ?? '';
 }
 
-const everywhere = ['config', 'policy', 'telemetry', 'typebox'];
+const everywhere = ['config', 'policy', 'telemetry', 'typebox', 'undici', 'node'];
 
 /** Which folders, or single files of them, a folder may import besides itself. */
 const allowedImports: Readonly<Record<string, readonly string[]>> = {
   typebox: [],
+  undici: [],
+  node: [],
   policy: [],
   gateway: ['policy', 'typebox'],
   config: ['policy', 'typebox'],
   telemetry: [],
   audit: [...everywhere],
   database: ['config'],
-  adapters: ['gateway', 'registry/ports.ts', 'rest/strict-json.ts', 'policy', 'config', 'typebox'],
+  adapters: ['gateway', 'registry/ports.ts', 'rest/strict-json.ts', 'policy', 'config', 'typebox', 'undici'],
   http: ['gateway', ...everywhere],
-  rest: ['config', 'typebox'],
+  rest: ['config', 'node', 'typebox'],
   services: ['rest', 'database', 'config', 'typebox'],
   registry: ['rest', 'database', 'gateway/records.ts', 'gateway/api-key.ts', ...everywhere],
   cli: ['http', 'audit', 'registry', 'services', 'rest', 'adapters', 'gateway', ...everywhere],
@@ -95,8 +98,11 @@ t.test('imports go in one direction: from the edges to the policy, and never bac
   t.end();
 });
 
-/** SQL, what makes certificates, and typebox as it is published: 20 MB for its many modules, where the build makes one. */
-const heavyPackages: readonly string[] = ['kysely', 'libsql', 'pg', 'selfsigned', 'typebox'];
+/**
+ * SQL, what makes certificates and signatures, typebox as it is published, which is 20 MB for its many modules where the build
+ * makes one, and what has a door: all of undici, and all exports of node:http.
+ */
+const heavy: readonly string[] = ['jose', 'kysely', 'libsql', 'node:http', 'pg', 'selfsigned', 'typebox', 'undici'];
 
 /** What the executable loads before it knows its command: modules as they are built, and packages. */
 function loadedAtStart(name: string, found = new Set<string>()): Set<string> {
@@ -114,9 +120,38 @@ t.test('a gateway loads nothing heavy that it does not need: parts that do load 
   const loaded = [...loadedAtStart('dist/cli/run.js')];
   t.ok(loaded.includes('dist/http/start-gateway.js'), 'what a gateway is made of is seen');
   t.same(
-    loaded.filter((name) => name.startsWith('dist/database/') || heavyPackages.includes(name)),
+    loaded.filter((name) => name.startsWith('dist/database/') || heavy.includes(name)),
     [],
   );
+  t.end();
+});
+
+t.test('neither undici as a whole nor what Node has of it is loaded before it is asked for', (t) => {
+  const program = `
+    import { createRequire } from 'node:module';
+    const require = createRequire(process.cwd() + '/');
+    await import(require.resolve('./dist/cli/run.js'));
+    const before = Object.keys(require.cache);
+    const own = [...process.moduleLoadList];
+    const whole = Object.keys(require('undici'));
+    console.log(JSON.stringify({ before, own, whole }));
+  `;
+  const run = spawnSync(process.execPath, ['--input-type=module', '--eval', program], { cwd: root, encoding: 'utf8' });
+  const { before, own, whole } = JSON.parse(run.stdout) as Record<'before' | 'own' | 'whole', string[]>;
+  t.ok(
+    before.some((name) => name.endsWith('/reply-from/lib/request.js')),
+    'the proxy is loaded',
+  );
+  t.ok(
+    before.some((name) => name.endsWith('/undici/lib/dispatcher/agent.js')),
+    'with the part of undici that it uses',
+  );
+  t.same(
+    before.filter((name) => /\/undici\/(?:index\.js|lib\/(?:cache|interceptor|mock|web)\/)/.test(name)),
+    [],
+  );
+  t.notOk(own.includes('NativeModule internal/deps/undici/undici'), "Node's own is not loaded");
+  t.ok(whole.includes('fetch') && whole.includes('MockAgent'), 'whoever asks for undici later gets all of it');
   t.end();
 });
 
@@ -137,7 +172,7 @@ const packagePlaces: readonly { readonly name: RegExp; readonly places: readonly
   { name: /^(?:@fastify\/.*|fastify.*)$/, places: ['src/http/', 'src/rest/', 'src/services/', 'src/registry/'] },
   { name: /^(?:ioredis|redis|@redis\/.*)$/, places: ['src/adapters/redis/'] },
   { name: /^maxmind$/, places: ['src/adapters/geoip/'] },
-  { name: /^undici$/, places: ['src/http/', 'src/adapters/', 'src/cli/'] },
+  { name: /^undici$/, places: ['src/undici/'] },
   { name: /^(?:kysely|libsql|pg)$/, places: ['src/database/', 'src/services/', 'src/registry/'] },
   { name: /^commander$/, places: ['src/cli/'] },
   { name: /^typebox$/, places: ['src/typebox/'] },

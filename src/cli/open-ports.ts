@@ -18,7 +18,7 @@ import type { LogSecret } from '../telemetry/chain.js';
 import { ChainedLog } from '../telemetry/chained-log.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Logger } from '../telemetry/logger.js';
-import { openIdentity } from './identity-keys.js';
+import { openIdentity } from './open-identity.js';
 import { openSharedRate } from './open-shared-rate.js';
 import { openTraces } from './open-traces.js';
 import { systemClock } from './system-clock.js';

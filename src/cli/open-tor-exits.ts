@@ -1,4 +1,3 @@
-import { Agent } from 'undici';
 import { RedisExitLists } from '../adapters/redis/redis-exit-lists.js';
 import { exitSourceOf } from '../adapters/tor/exit-source.js';
 import { fetchList } from '../adapters/tor/fetch-list.js';
@@ -9,6 +8,7 @@ import type { SharedExitLists } from '../adapters/tor/shared-exit-lists.js';
 import { SnapshotFile } from '../adapters/tor/snapshot-file.js';
 import type { Config } from '../config/schema.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
+import { Agent } from '../undici/undici.js';
 import { redisAddressOf } from './redis-address.js';
 import { systemClock } from './system-clock.js';
 

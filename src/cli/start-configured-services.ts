@@ -1,7 +1,7 @@
 import type { Config } from '../config/schema.js';
 import { startServices, type RunningServices } from '../services/start-services.js';
 import type { Logger } from '../telemetry/logger.js';
-import { openAssertionVerifier } from './identity-keys.js';
+import { openAssertionVerifier } from './open-assertion-verifier.js';
 import { systemClock, systemTimers } from './system-clock.js';
 
 /** Starts the backing services as the configuration has them. */

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { growingTo } from '../gateway/growing-to.js';
 import { parseIpAddress } from '../policy/ip-address.js';
 import type { IpAddress } from '../policy/ip-address.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
@@ -16,7 +17,7 @@ export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress
 const listEntry = /^[ \t]*(\S+)[ \t]*$/;
 
 /** Addresses by the entries that were read as them: the same clients come again and again, and reading costs more than a rule. */
-const knownEntries = new LRUCache<string, IpAddress>({ max: 10_000 });
+const knownEntries = new LRUCache<string, IpAddress>(growingTo(10_000));
 const longestKnownEntry = 64;
 
 /** Reads one entry of X-Forwarded-For; null where it is no IP address. */

@@ -1,5 +1,5 @@
-import { ServerResponse } from 'node:http';
 import type { IncomingMessage, RequestListener } from 'node:http';
+import { ServerResponse } from '../node/http.js';
 import { newestExchange } from './pipeline.js';
 
 /**

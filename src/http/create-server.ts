@@ -1,6 +1,7 @@
-import http from 'node:http';
+import type http from 'node:http';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
+import { createServer as createNodeServer } from '../node/http.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
 import { serveConnect } from './connect-requests.js';
 import { noteConnection, originOf } from './connection-facts.js';
@@ -137,7 +138,7 @@ function createHttpServer(handler: http.RequestListener, limits: ConnectionLimit
     request.method = servedMethod(request.method);
     handler(request, response);
   };
-  const server = http.createServer(
+  const server = createNodeServer(
     {
       IncomingMessage: LeanRequest,
       // Only protocol.ts can tell a long target from large headers, so it has to see both.

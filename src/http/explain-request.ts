@@ -1,4 +1,3 @@
-import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { KeyStoreUnavailable } from '../gateway/ports.js';
 import type { KeyAnswer } from '../gateway/ports.js';
@@ -7,6 +6,7 @@ import type { RuleOutcome } from '../policy/explain.js';
 import type { RequestFacts } from '../policy/facts.js';
 import type { IpAddress } from '../policy/ip-address.js';
 import { lookupIdOf } from '../gateway/api-key.js';
+import { IncomingMessage, ServerResponse } from '../node/http.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import { judge } from './authentication.js';
 import type { AuthenticationHookOptions } from './authentication.js';

@@ -1,4 +1,4 @@
-import { METHODS } from 'node:http';
+import { METHODS } from '../node/http.js';
 
 const known: ReadonlySet<string | undefined> = new Set(METHODS);
 const unproxiedMethod = 'TRACE';

@@ -1,6 +1,7 @@
-import { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
+import { IncomingMessage } from '../node/http.js';
 
-const none: IncomingMessage['headers'] = Object.freeze({});
+const none: IncomingHttpHeaders = Object.freeze({});
 
 /**
  * A request as the gateway uses it.

@@ -1,6 +1,5 @@
-import { monitorEventLoopDelay } from 'node:perf_hooks';
-
-const resolutionMilliseconds = 20;
+/** As often as this the loop is asked for a turn. */
+const tickMilliseconds = 20;
 const windowMilliseconds = 1000;
 /** So many windows in a row have to be slow: one long pause, of a collection or of the machine, is no overload. */
 const slowWindows = 2;
@@ -27,23 +26,21 @@ export class LoopWatch {
    */
   start(onChange: (problem: string | null) => void): () => void {
     if (this.#limit === 0) return () => undefined;
-    const histogram = monitorEventLoopDelay({ resolution: resolutionMilliseconds });
-    histogram.enable();
     let windowBeganAt = performance.now();
+    let ticks = 0;
+    // A count of ticks tells their mean delay; Node's histogram of them would take 360 KB.
     const timer = setInterval(() => {
-      const windowEndedAt = performance.now();
-      // The histogram counts the interval of its own timer as well. In a window of less than two turns it is empty.
-      const elapsed = windowEndedAt - windowBeganAt;
-      const delay = histogram.count === 0 ? elapsed : histogram.mean / 1e6 - resolutionMilliseconds;
-      windowBeganAt = windowEndedAt;
-      histogram.reset();
+      ticks += 1;
+      const elapsed = performance.now() - windowBeganAt;
+      if (elapsed < windowMilliseconds) return;
       const before = this.#overloaded;
-      this.note(Math.max(0, delay));
+      this.note(Math.max(0, elapsed / ticks - tickMilliseconds));
+      windowBeganAt += elapsed;
+      ticks = 0;
       if (before !== this.#overloaded) onChange(this.problem());
-    }, windowMilliseconds).unref();
+    }, tickMilliseconds).unref();
     return () => {
       clearInterval(timer);
-      histogram.disable();
     };
   }
 

@@ -1,5 +1,5 @@
-import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { STATUS_CODES } from '../node/http.js';
 import { connectionFactsOf } from './connection-facts.js';
 import { errorFailure } from './envelope.js';
 import { GatewayError, gatewayErrors } from './errors.js';

@@ -1,4 +1,3 @@
-import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
@@ -11,6 +10,7 @@ import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
 import { hasHeader } from './header-list.js';
 import type { HeaderList } from './header-list.js';
+import { httpProxy } from './http-proxy.js';
 import { http2RequestOf } from './http2/http2-message.js';
 import { limitAnswer } from './limit-answer.js';
 import type { AnswerTimeouts } from './limit-answer.js';

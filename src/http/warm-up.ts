@@ -1,10 +1,10 @@
-import http from 'node:http';
+import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Pool } from 'undici';
 import { generateApiKey, lookupIdOf } from '../gateway/api-key.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
 import type { Clock, KeyAnswer } from '../gateway/ports.js';
+import { createServer } from '../node/http.js';
 import type { Credential } from '../policy/facts.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { Environment } from '../policy/key-format.js';
@@ -12,6 +12,7 @@ import { compilePermissions } from '../policy/permissions.js';
 import { Chain } from '../telemetry/chain.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
+import { Pool, request } from '../undici/undici.js';
 import { createListener } from './listener.js';
 import type { Listener, ListenerOptions } from './listener.js';
 import { RequestLog } from './request-log.js';
@@ -81,7 +82,7 @@ export class WarmUp {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    const backend = http.createServer((request, response) => {
+    const backend = createServer((request, response) => {
       request.resume();
       response.setHeader('content-type', 'application/json');
       response.end(answer);
@@ -98,22 +99,23 @@ export class WarmUp {
       const origin = await app.listen({ host, port: 0, exclusive: true });
       const caller = new Pool(origin, { connections: atATime });
       closers.push(() => caller.destroy());
-      await Promise.all(Array.from({ length: atATime }, () => this.#ask(caller, key, signal)));
+      await Promise.all(
+        Array.from({ length: atATime }, () => this.#ask(caller, new URL(`/${name}?page=1`, origin), key, signal)),
+      );
     } finally {
       for (const close of closers.toReversed()) await close();
     }
   }
 
   /** Asks for one thing after the other, until there were enough. */
-  async #ask(caller: Pool, key: string, signal: AbortSignal): Promise<void> {
+  async #ask(caller: Pool, url: URL, key: string, signal: AbortSignal): Promise<void> {
     const unknown = generateApiKey(this.#options.environment);
     const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1', 'user-agent': name };
     while (this.#requests < mostRequests && !signal.aborted) {
       this.#requests += 1;
       const isPost = this.#requests % 3 === 0;
       const isKnown = this.#requests % 8 !== 0;
-      const { statusCode, body } = await caller.request({
-        path: `/${name}?page=1`,
+      const { statusCode, body } = await request(caller, url, {
         method: isPost ? 'POST' : 'GET',
         headers: { ...headers, 'x-api-key': isKnown ? key : unknown },
         body: isPost ? payout : null,
@@ -178,14 +180,14 @@ function upstreamAt(url: string, maxBodyBytes: number): Upstream {
   return new Upstream({ name, url, timeoutSeconds: 1, maxInFlight: atATime, ca: null, maxBodyBytes });
 }
 
-async function listen(server: http.Server): Promise<AddressInfo> {
+async function listen(server: Server): Promise<AddressInfo> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject).listen({ host, port: 0, exclusive: true }, resolve);
   });
   return server.address() as AddressInfo;
 }
 
-function closeServer(server: http.Server): Promise<void> {
+function closeServer(server: Server): Promise<void> {
   return new Promise((resolve) => {
     server.close(() => {
       resolve();

@@ -4,6 +4,7 @@ import type { LogSecret } from './chain.js';
 
 /** 128 bits: two keys do not share one, and a line stays short. */
 const fingerprintLength = 32;
+const mostKnown = 10_000;
 
 /**
  * What the log says in place of a key: the first 32 hex digits of its HMAC-SHA-256 under the log's secret. Without a
@@ -17,8 +18,8 @@ export function keyFingerprint(secret: LogSecret, key: string): string | null {
 /** The fingerprints of the keys that were seen last, so that a request costs one hash of its key and not two. */
 export class KeyFingerprints {
   readonly #secret: LogSecret;
-  /** By look-up id: neither it nor a fingerprint is a secret, as a key would be. */
-  readonly #known = new LRUCache<string, string>({ max: 10_000 });
+  /** By look-up id: neither it nor a fingerprint is a secret, as a key would be. With `max` it would take all memory at once. */
+  readonly #known = new LRUCache<string, string>({ maxSize: mostKnown, sizeCalculation: () => 1 });
 
   constructor(secret: LogSecret) {
     this.#secret = secret;

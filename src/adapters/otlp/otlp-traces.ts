@@ -1,5 +1,5 @@
-import { Agent, request } from 'undici';
 import type { Span, TraceExport } from '../../gateway/ports.js';
+import { Agent, request } from '../../undici/undici.js';
 import { otlpBody } from './otlp-body.js';
 
 /** Where spans go, and how many of them. */
@@ -106,11 +106,10 @@ export class OtlpTraces implements TraceExport {
   /** @returns why they were not taken; null where they were */
   async #send(spans: readonly Span[]): Promise<string | null> {
     try {
-      const { statusCode, body } = await request(this.#options.endpoint, {
+      const { statusCode, body } = await request(this.#agent, new URL(this.#options.endpoint), {
         method: 'POST',
         headers: this.#headers,
         body: otlpBody(spans, this.#options.resource),
-        dispatcher: this.#agent,
       });
       await body.dump();
       return statusCode >= 200 && statusCode <= 299 ? null : `the collector answers ${statusCode}`;

@@ -1,5 +1,5 @@
-import { request } from 'undici';
-import type { Dispatcher } from 'undici';
+import { request } from '../../undici/undici.js';
+import type { Answer, Dispatcher } from '../../undici/undici.js';
 import { decodeList } from './decode-list.js';
 import { ExitListRefused } from './exit-list-refused.js';
 import { redirectTarget } from './redirect-target.js';
@@ -12,8 +12,6 @@ export interface FetchOptions {
   /** Aborted when the time is over, or the process ends. */
   readonly signal: AbortSignal;
 }
-
-type Response = Dispatcher.ResponseData;
 
 const maxRedirects = 3;
 const redirects: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
@@ -37,10 +35,10 @@ export async function fetchList(url: URL, known: Validators | null, options: Fet
   }
 }
 
-async function ask(url: URL, known: Validators | null, { dispatcher, signal }: FetchOptions): Promise<Response> {
+async function ask(url: URL, known: Validators | null, { dispatcher, signal }: FetchOptions): Promise<Answer> {
   try {
-    return await request(url, {
-      dispatcher,
+    return await request(dispatcher, url, {
+      method: 'GET',
       signal,
       headers: {
         'user-agent': 'merchant-gateway',
@@ -61,7 +59,7 @@ function conditionsOf(known: Validators | null): Record<string, string> {
   };
 }
 
-async function contentOf(response: Response, conditional: boolean): Promise<SourceContent> {
+async function contentOf(response: Answer, conditional: boolean): Promise<SourceContent> {
   const { statusCode, headers } = response;
   const problem = refusalOf(response, conditional);
   if (problem !== null) {
@@ -82,7 +80,7 @@ async function contentOf(response: Response, conditional: boolean): Promise<Sour
 }
 
 /** What is wrong with an answer before a byte of it is read; null where nothing is. */
-function refusalOf({ statusCode, headers }: Response, conditional: boolean): ExitListRefused | null {
+function refusalOf({ statusCode, headers }: Answer, conditional: boolean): ExitListRefused | null {
   if (statusCode === 304 && conditional) return null;
   if (statusCode !== 200) return new ExitListRefused('bad_answer', `its server answers with the status ${statusCode}`);
   const encoding = single(headers['content-encoding']) ?? 'identity';
@@ -95,7 +93,7 @@ function refusalOf({ statusCode, headers }: Response, conditional: boolean): Exi
   return Number(headers['content-length'] ?? 0) > maxListBytes ? tooLarge() : null;
 }
 
-async function readBody(response: Response): Promise<Buffer> {
+async function readBody(response: Answer): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let length = 0;
   try {
@@ -116,7 +114,7 @@ function tooLarge(): ExitListRefused {
 }
 
 /** Gives up what is left of an answer, and with it the connection. */
-function discard({ body }: Response): void {
+function discard({ body }: Answer): void {
   body.on('error', () => undefined).destroy();
 }
 

@@ -4,7 +4,7 @@ import type { Config } from '../../config/schema.js';
 import { listen } from '../../http/listen.js';
 import { createManagement } from '../../http/management.js';
 import type { Logger } from '../../telemetry/logger.js';
-import { openIdentity } from '../identity-keys.js';
+import { openIdentity } from '../open-identity.js';
 import { runServer } from '../run-server.js';
 import { WorkerProcesses } from './worker-processes.js';
 

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
-import { buildConnector } from 'undici';
+import { buildConnector } from '../../undici/undici.js';
+import type { Connector } from '../../undici/undici.js';
 import { atEndOfTurn } from '../end-of-turn.js';
 import type { AnswerReader } from './answer-reader.js';
 import { Connection } from './connection.js';
@@ -28,7 +29,7 @@ const readBuffer = Buffer.allocUnsafeSlow(65_536);
 /** The connections to one upstream. */
 export class ConnectionPool {
   readonly #options: PoolOptions;
-  readonly #connector: buildConnector.connector;
+  readonly #connector: Connector;
   readonly #connections = new Set<Connection>();
   /** The one that was used last is the next one to be used: the others may close. */
   readonly #idle: Connection[] = [];

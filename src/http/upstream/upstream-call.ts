@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { errors } from 'undici';
+import { errors } from '../../undici/undici.js';
 import { GatewayError } from '../errors.js';
 import { AnswerReader } from './answer-reader.js';
 import type { AnswerTarget, UpstreamAnswer } from './answer-reader.js';

@@ -1,28 +1,11 @@
 import { createLocalJWKSet, createRemoteJWKSet } from 'jose';
-import { SignedIdentity } from '../adapters/identity/signed-identity.js';
-import { readPublicKeys, readSigningKey } from '../adapters/identity/signing-keys.js';
+import { readPublicKeys } from '../adapters/identity/signing-keys.js';
 import type { Config } from '../config/schema.js';
-import type { CallerIdentity } from '../gateway/ports.js';
 import { createAssertionVerifier } from '../services/assertion-verifier.js';
 import type { AssertionVerifier } from '../services/assertion-verifier.js';
 import { systemClock } from './system-clock.js';
 
 const fetchTimeoutMilliseconds = 5_000;
-
-/**
- * Opens what the gateway signs with; null where the configuration names no key.
- * @throws OperatorError
- */
-export async function openIdentity({ identity, keyStore }: Config): Promise<CallerIdentity | null> {
-  const { signingKeyFile, publishedKeyFiles, issuer, audience, lifetimeSeconds } = identity;
-  if (signingKeyFile === null) return null;
-  return new SignedIdentity({
-    signingKey: await readSigningKey(signingKeyFile),
-    publicKeys: await readPublicKeys({ signingKeyFile, publishedKeyFiles }),
-    ...{ issuer, audience, lifetimeSeconds, clock: systemClock },
-    maxEntries: keyStore.cache.maxEntries,
-  });
-}
 
 /**
  * Opens what the backing services check the gateway's signature with; null where the configuration names no key.
