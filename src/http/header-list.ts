@@ -9,10 +9,3 @@ export function hasHeader(list: Readonly<HeaderList>, name: string): boolean {
   for (let index = 0; index < list.length; index += 2) if (list[index] === name) return true;
   return false;
 }
-
-/** The same as an object. */
-export function headersOf(list: Readonly<HeaderList>): Record<string, string | string[]> {
-  const headers: Record<string, string | string[]> = {};
-  for (let index = 0; index + 1 < list.length; index += 2) headers[String(list[index])] = list[index + 1] ?? '';
-  return headers;
-}

@@ -1,4 +1,5 @@
 import type { FastifyReply } from 'fastify';
+import type { ServerResponse } from 'node:http';
 import { proxiedMethods } from './routes.js';
 import { errorFailure } from './envelope.js';
 import type { Failure } from './envelope.js';
@@ -22,12 +23,20 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
     response.destroy(); // another answer has begun, and cannot be made into this one
     return;
   }
-  for (const name of response.getHeaderNames()) response.removeHeader(name);
+  forgetHeaders(response);
   exchange.ownBodyBytes = failure.body.length;
   const headers = [...exchange.answerHeaders];
   for (const name in failure.headers) headers.push(name, failure.headers[name] ?? '');
   for (const name in more) headers.push(name, more[name] ?? '');
   giveWhole(reply, failure.status, headers, failure.body);
+}
+
+/** A Date Node does not take back from an answer over HTTP/2: one that it refused, it would refuse again. */
+function forgetHeaders(response: ServerResponse): void {
+  for (const name of response.getHeaderNames()) {
+    if (name === 'date') response.setHeader(name, new Date().toUTCString());
+    else response.removeHeader(name);
+  }
 }
 
 /** Answers a request that failed; whatever is not foreseen is an internal error, and its text stays inside. */

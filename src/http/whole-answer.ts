@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify';
 import { atEndOfTurn } from './end-of-turn.js';
-import { headersOf } from './header-list.js';
 import type { HeaderList } from './header-list.js';
+import { http2Headers } from './http2/answer-headers.js';
 import { http2ResponseOf } from './http2/http2-message.js';
 
 /** An answer of at most this many bytes is written together with its headers. */
@@ -15,7 +15,7 @@ export function giveHead(reply: FastifyReply, status: number, headers: HeaderLis
   const { exchange } = reply.request;
   const { response } = exchange;
   exchange.beforeAnswer(exchange);
-  response.writeHead(status, http2ResponseOf(response) === null ? headers : headersOf(headers));
+  response.writeHead(status, http2ResponseOf(response) === null ? headers : http2Headers(headers));
   reply.hijack();
 }
 

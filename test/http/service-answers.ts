@@ -46,8 +46,11 @@ export const written: fc.Arbitrary<Written> = fc.record({
   status: fc.constantFrom(200, 201, 202, 400, 404, 500, 503),
   fields: fc.array(
     fc.tuple(
-      fc.constantFrom('X-A', 'x-a', 'Set-Cookie', 'ETag', 'Location', 'Content-Type', '__proto__', "!#$%&'*+-.^_`|~0"),
-      latin1.map((value) => value.replaceAll('\x7f', '').trim()),
+      fc.constantFrom(
+        ...['X-A', 'x-a', 'Set-Cookie', 'ETag', 'Location', 'Content-Type', 'Date', 'Content-Language', '__proto__'],
+        "!#$%&'*+-.^_`|~0",
+      ),
+      fc.oneof(fc.constant('the same'), latin1.map((value) => value.replaceAll('\x7f', '').trim())), // prettier-ignore
     ),
     { maxLength: 6 },
   ),
