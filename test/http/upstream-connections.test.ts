@@ -46,9 +46,12 @@ function open(t: Teardown, url: string, options: Partial<UpstreamOptions> = {}):
   return upstream;
 }
 
-/** Sends a request. */
+/** Sends a request. Its answer is given at the end of the turn: no caller has it, and asks again, before. */
 function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<UpstreamAnswer> {
-  return new Promise((answered, failed) => {
+  return new Promise((resolve, failed) => {
+    const answered = (answer: UpstreamAnswer): void => {
+      setImmediate(resolve, answer);
+    };
     const none = { method: 'GET', target: '/', headers: [], body: null, bodyBytes: null, onBody: () => undefined };
     const whole = {
       bodyAtHand: () => null,
@@ -118,6 +121,20 @@ t.test('an idle connection is closed before its service closes it', hang, async 
   const [socket] = service.sockets;
   if (socket !== undefined) await once(socket, 'close');
   t.equal(await ask(upstream), 'ok');
+});
+
+t.test('a connection whose end comes right behind its answer carries nothing more', async (t) => {
+  const service = await startService(t, (socket) => socket.once('data', () => socket.end(ok)));
+  const upstream = open(t, service.url);
+  // Each asks in the turn in which the one before was answered, when the end of its connection has not been read.
+  await new Promise<void>((resolve, reject) => {
+    const next = (left: number): void => {
+      if (left === 0) resolve();
+      else void send(upstream, { failed: reject, answered: () => { next(left - 1); } }); // prettier-ignore
+    };
+    next(50);
+  });
+  t.equal(service.sockets.length, 50);
 });
 
 t.test('an idle connection that its service closes or resets carries nothing', async (t) => {

@@ -33,6 +33,8 @@ export class ConnectionPool {
   readonly #connections = new Set<Connection>();
   /** The one that was used last is the next one to be used: the others may close. */
   readonly #idle: Connection[] = [];
+  /** Those whose answer was read in this turn. Where the end of such a connection came right behind, only the next turn reads it. */
+  readonly #resting: Connection[] = [];
   #waiting: Waiting[] = [];
   #connecting = 0;
   #isDestroyed = false;
@@ -64,8 +66,8 @@ export class ConnectionPool {
   }
 
   /**
-   * Sends a request at the end of the turn: everything has been read by then, so that a connection that the upstream has
-   * closed, or on which it sent what nobody had asked for, carries none.
+   * Sends a request at the end of the turn, on a connection that has rested for one: everything has been read by then, so that a
+   * connection that the upstream has closed, or on which it sent what nobody had asked for, carries none.
    */
   send(request: WireRequest, reader: AnswerReader): void {
     if (this.#onClosed !== null) {
@@ -114,12 +116,15 @@ export class ConnectionPool {
       connection.carry(next.request, next.reader);
     }
     this.#waiting = waiting.slice(served);
+    const rested = this.#resting.splice(0);
+    this.#idle.push(...rested);
     const { maxConnections } = this.#options;
     while (this.#connections.size + this.#connecting < maxConnections) {
       const next = this.#waiting[this.#connecting];
       if (next === undefined) break;
       this.#connect(next);
     }
+    if (this.#waiting.length > 0 && rested.length > 0) this.#serveSoon();
     this.#endIfClosed();
   }
 
@@ -151,8 +156,8 @@ export class ConnectionPool {
   #opened(socket: Socket): void {
     const connection = new Connection(socket, {
       onIdle: (idle) => {
-        this.#idle.push(idle);
-        if (this.#waiting.length > 0 || this.#onClosed !== null) this.#serveSoon();
+        this.#resting.push(idle);
+        this.#serveSoon();
       },
       onClose: (closed) => {
         this.#connections.delete(closed);
@@ -166,8 +171,10 @@ export class ConnectionPool {
   }
 
   #forget(connection: Connection): void {
-    const index = this.#idle.indexOf(connection);
-    if (index >= 0) this.#idle.splice(index, 1);
+    for (const list of [this.#idle, this.#resting]) {
+      const index = list.indexOf(connection);
+      if (index >= 0) list.splice(index, 1);
+    }
   }
 
   #endIfClosed(): void {
