@@ -98,8 +98,8 @@ async function explainWith(
   record: StoredRecord | null,
 ): ReturnType<typeof explainRequest> {
   const log = createLogger('warn');
-  const torExits = await openLoadedTorExits(config, log, 'none');
   const geoIp = await openGeoIp(config, log);
+  const torExits = await openLoadedTorExits(config, log, 'none');
   try {
     return await explainRequest(request, {
       environment: config.environment,

@@ -3,7 +3,11 @@ import { once } from 'node:events';
 import { tuneHeap } from './tune-heap.js';
 
 // Before the rest is loaded: V8 sets the next bound when it collects, and the last time before the first requests is while it loads.
-if (process.argv[2] === 'gateway') tuneHeap();
+if (process.argv[2] === 'gateway') {
+  tuneHeap();
+  // "Look at your files again", which a start does anyhow: nobody listens yet, and without a listener they end the process.
+  for (const signal of ['SIGHUP', 'SIGUSR2']) process.on(signal, () => undefined);
+}
 const { run } = await import('./run.js');
 
 // Whoever reads has gone, as `head` does when it has seen enough: there is nobody to tell.

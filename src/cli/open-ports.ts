@@ -33,20 +33,38 @@ export async function openPorts(
   log: Logger,
   { records, fetchesTorExits = true }: { readonly records?: Records; readonly fetchesTorExits?: boolean } = {},
 ): Promise<GatewayPorts> {
-  const logSecret = await readLogSecret(config.accessLog.secretFile);
-  const opened = records ?? (await openRecords(config, log));
+  const closers: (() => unknown)[] = [];
+  const opened = <T extends { close(): unknown } | null>(port: T): T => {
+    closers.push(() => port?.close());
+    return port;
+  };
+  try {
+    const logSecret = await readLogSecret(config.accessLog.secretFile);
+    const held = records ?? opened(await openRecords(config, log));
+    return {
+      keyStore: new RecordKeyStore(held),
+      recordCache: () => held.cacheFigures(),
+      torExits: opened(await openLoadedTorExits(config, log, fetchesTorExits ? 'fetched' : 'followed')),
+      geoIp: opened(await openGeoIp(config, log)),
+      sharedRate: opened(await openSharedRate(config, log)),
+      pepper: await readPepper(config.keys.pepperFile),
+      identity: await openIdentity(config),
+      clock: systemClock,
+      traces: await openTraces(config, log),
+      logSecret,
+      accessLog: openAccessLog(config, logSecret, log),
+      ...reports(log),
+    };
+  } catch (error) {
+    // What is open would keep the process, which would go on to confirm changes as if it took requests.
+    for (const close of closers.toReversed()) await close();
+    throw error;
+  }
+}
+
+/** Tells an operator what becomes of the gateway. */
+function reports(log: Logger): Pick<GatewayPorts, 'onInternalError' | 'onCertificateChange' | 'onOverload'> {
   return {
-    keyStore: new RecordKeyStore(opened),
-    recordCache: () => opened.cacheFigures(),
-    torExits: await openLoadedTorExits(config, log, fetchesTorExits ? 'fetched' : 'followed'),
-    geoIp: await openGeoIp(config, log),
-    sharedRate: await openSharedRate(config, log),
-    pepper: await readPepper(config.keys.pepperFile),
-    identity: await openIdentity(config),
-    clock: systemClock,
-    traces: await openTraces(config, log),
-    logSecret,
-    accessLog: openAccessLog(config, logSecret, log),
     onInternalError: (error, requestId) => {
       log.error({ err: error, requestId }, 'a request failed in a way that was not foreseen');
     },

@@ -78,7 +78,7 @@ export interface RunningGateway {
 const graceMilliseconds = 2_000;
 
 /**
- * Starts the gateway's listeners.
+ * Starts the gateway's listeners. Where that fails, the ports are closed.
  * @param onWarm told when the gateway has warmed up, until when it is not ready; null: it does not warm up
  * @throws OperatorError for a certificate that cannot be used or a port that is taken
  */
@@ -87,6 +87,10 @@ export async function startGateway(
   ports: GatewayPorts,
   onWarm: WarmUpEnd | null = null,
 ): Promise<RunningGateway> {
+  const upstreams = await openUpstreams(config).catch(async (error: unknown) => {
+    await closePorts(ports);
+    throw error;
+  });
   const readiness = new Readiness(ports, config.accessLog.onFailure);
   const warmUp = onWarm && new WarmUp({ ...config, ...ports }, onWarm);
   readiness.warmUp = warmUp;
@@ -100,7 +104,6 @@ export async function startGateway(
   });
   const { throttle, merchantRate, loopWatch } = openBrakes(config, ports.sharedRate, metrics);
   const stopWatching = loopWatch.start(ports.onOverload);
-  const upstreams = await openUpstreams(config);
   const trustedProxies = compileIpRanges(config.trustedProxies);
   const fingerprints = new KeyFingerprints(ports.logSecret);
   const createOne = (tls: OpenTls | null): Promise<Listener> =>
@@ -166,13 +169,9 @@ export async function startGateway(
     stopWatching();
     await healthApp.close(); // last, so that it can be asked all the while
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
-    await ports.torExits.close();
-    ports.geoIp?.close();
     await setImmediate(); // the last responses close in the same turn as their server
     await requestLog.settled();
-    await ports.sharedRate?.close();
-    await ports.keyStore.close();
-    await Promise.all([ports.accessLog.close(graceMilliseconds), ports.traces?.close(graceMilliseconds)]);
+    await closePorts(ports);
   };
   try {
     if (https !== null) {
@@ -203,6 +202,15 @@ export async function startGateway(
     await drain(Promise.resolve());
     throw error;
   }
+}
+
+/** Closes what the gateway asks, when nothing is asked any more, and writes what is still to be written. */
+async function closePorts({ torExits, geoIp, sharedRate, keyStore, accessLog, traces }: GatewayPorts): Promise<void> {
+  await torExits.close();
+  geoIp?.close();
+  await sharedRate?.close();
+  await keyStore.close();
+  await Promise.all([accessLog.close(graceMilliseconds), traces?.close(graceMilliseconds)]);
 }
 
 /** What slows down those who ask too much. */
