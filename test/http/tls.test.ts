@@ -116,9 +116,12 @@ t.test('files that cannot be used stop the start, in one sentence', async (t) =>
   const folder = t.testdir({ short: randomBytes(47), pem: 'garbage' });
   const one = await files(folder, 'one', ecdsa);
   const other = await files(folder, 'other', otherEcdsa);
+  const ofRsa = await files(folder, 'rsa', rsa);
   const at = (name: string) => path.join(folder, name);
   const rows: readonly [object, RegExp][] = [
     [{ certFile: one.certFile, keyFile: other.keyFile }, /do not belong together/],
+    [{ certFile: ofRsa.certFile }, /do not belong together/],
+    [{ keyFile: ofRsa.keyFile }, /do not belong together/],
     [{ certificates: [{ certFile: other.certFile, keyFile: one.keyFile }] }, /do not belong together/],
     [{ certificates: [{ ...other, certFile: at('none') }] }, /The certificate .*none cannot be read/],
     [{ certFile: at('pem') }, /is not a PEM certificate/],
@@ -162,7 +165,9 @@ t.test('new files are used from the next handshake on; those that are not good c
   const bad: readonly [string, string, RegExp][] = [
     [ecdsa.cert, fresh.key, /do not belong together/],
     [ecdsa.cert.slice(0, 300), ecdsa.key, /is not a PEM certificate/],
+    [fresh.cert, rsa.key, /do not belong together/],
     [expired.cert, expired.key, /has expired/],
+    [rsa.cert, fresh.key, /do not belong together/],
     ['', '', /is not a PEM certificate/],
     [future.cert, future.key, /is not valid yet/],
   ];
@@ -174,7 +179,7 @@ t.test('new files are used from the next handshake on; those that are not good c
   }
   await replace(ecdsa.cert, ecdsa.key);
   t.equal(await shownBy(gateway.https), 'CN=localhost ec', 'and the next good one is used');
-  t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="refused"\} 5\n/);
+  t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="refused"\} 7\n/);
   t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="replaced"\} 2\n/);
   const answer = parseAnswer(await exchangeBytes(kept, requestBytes({ headers: [key] })));
   t.equal(answer.status, 200, 'a connection from before is served');

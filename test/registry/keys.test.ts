@@ -102,6 +102,12 @@ onEachDatabase(
     t.match(store.records.get(`key:${lookupIdOf(second.key, pepper)}`), { status: 'ACTIVE', expiresAt: graceEnd });
     const longer = await call('POST', `/keys/${second.keyId}/reset`, { body: { graceSeconds: 30 * 24 * 3600 } });
     t.match(longer.body.data, { replaces: { expiresAt: graceEnd } }, 'a grace does not make a key live longer');
+    t.match(longer.body.data, { expiresAt: end }, 'nor does a successor end with the grace of the one before');
+    const endless = await createKey(id, { environment: 'test' });
+    for (const graceSeconds of [60, 3600, 0]) {
+      const again = await call('POST', `/keys/${endless.keyId}/reset`, { body: { graceSeconds } });
+      t.match(again.body.data, { expiresAt: null }, 'a key without an end has successors without one');
+    }
     time.advance(3600_000);
     t.equal((await call('POST', `/keys/${second.keyId}/reset`, { body: {} })).status, 409, 'it has ended meanwhile');
 

@@ -1,4 +1,4 @@
-import { X509Certificate } from 'node:crypto';
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
@@ -31,8 +31,12 @@ export async function readCertificate(certFile: string, keyFile: string): Promis
   const key = await readOperatorFile(keyFile, 'The private key', maxPemBytes);
   usable({ cert }, `The certificate ${certFile} is not a PEM certificate.`);
   usable({ key }, `The private key ${keyFile} is not a PEM private key without a passphrase.`);
-  usable({ cert, key }, `The certificate ${certFile} and the private key ${keyFile} do not belong together.`);
-  const { subjectAltName = '', validFrom, validTo, publicKey } = new X509Certificate(cert);
+  const x509 = new X509Certificate(cert);
+  // OpenSSL itself takes a key of another type than the certificate's, and then fails every handshake.
+  if (!x509.checkPrivateKey(createPrivateKey(key)))
+    throw new OperatorError(`The certificate ${certFile} and the private key ${keyFile} do not belong together.`);
+  usable({ cert, key }, `The certificate ${certFile} and the private key ${keyFile} cannot be used together.`);
+  const { subjectAltName = '', validFrom, validTo, publicKey } = x509;
   return {
     file: certFile,
     cert,

@@ -51,6 +51,22 @@ export async function listEvents(
   return { items: rows.map(toEvent), totalRecords: total };
 }
 
+/** What a key was before it was reset for the first time; null where it never was. */
+export async function beforeFirstReset(
+  database: RegistryDatabase,
+  keyId: string,
+): Promise<Record<string, unknown> | null> {
+  const first = await database
+    .selectFrom('events')
+    .select('before')
+    .where('key_id', '=', keyId)
+    .where('action', '=', 'key.reset')
+    .orderBy('seq')
+    .limit(1)
+    .executeTakeFirst();
+  return objectIn(first?.before ?? null);
+}
+
 /** An import names many keys in one event, which is found by the change that it was. */
 function isAbout(keyId: string) {
   return (it: ExpressionBuilder<RegistryTables, 'events'>) => {

@@ -1,6 +1,7 @@
 import { generateApiKey, lookupIdOf } from '../../gateway/api-key.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange, type Change } from '../change.js';
+import { beforeFirstReset } from '../events/repository.js';
 import { findMerchant } from '../merchants/repository.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import { expiryIn, type Expiry } from './expiry.js';
@@ -67,7 +68,7 @@ export function resetKey(
     }
     const { merchant_id, environment, permissions, label } = old;
     // A key that was to end must not live on for ever because it was replaced.
-    const expires_at = acceptExpiry(expiry, now) ?? old.expires_at;
+    const expires_at = acceptExpiry(expiry, now) ?? (await ownExpiryOf(change, old));
     const { key, row } = await addKey(context, change, { merchant_id, environment, permissions, label, expires_at });
     const graceEnds = Math.min(now + graceSeconds * 1000, old.expires_at ?? Infinity);
     const ended = await endKey(change, keyId, graceSeconds === 0 ? { status: 'REVOKED' } : { expires_at: graceEnds });
@@ -78,6 +79,13 @@ export function resetKey(
     ] as const;
     return { result: { ...after, key, replaces }, changed: { events, records: [recordOf(row), recordOf(old)] } };
   });
+}
+
+/** When a key was to end without having been reset: the end of a grace is not what its successors have of it. */
+async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: StoredKey): Promise<number | null> {
+  const before = await beforeFirstReset(transaction, key_id);
+  if (before === null) return expires_at;
+  return typeof before.expiresAt === 'string' ? Date.parse(before.expiresAt) : null;
 }
 
 async function addKey(
