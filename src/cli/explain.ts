@@ -71,8 +71,8 @@ async function explain(options: Options, io: CommandIo, input: Readable): Promis
   const entry = options.line === undefined ? null : await readEntry(options.line, input);
   const sought: KeySought | null =
     named === 'stdin' ? { key: await readKey(input) } : (named ?? (entry === null ? null : keyOf(entry)));
-  const record = sought === null ? null : await findStoredRecord(config, sought);
   const request = describedRequest(description, entry);
+  const record = sought === null ? null : await findStoredRecord(config, sought);
   const apiKey = sought !== null && 'key' in sought ? sought.key : placeholder(config, record, entry);
   const headers = apiKey === null ? request.headers : [...request.headers, ['x-api-key', apiKey] as const];
   const explanation = await explainWith(config, { ...request, headers }, record);

@@ -66,8 +66,10 @@ async function refresh({ config: file, json, acceptSmaller }: Options, io: Comma
 }
 
 async function status({ config: file, json }: Options, io: CommandIo): Promise<void> {
-  await withList(loadConfig({ file }), io, (exits) => {
+  const config = loadConfig({ file });
+  await withList(config, io, (exits) => {
     show(exits.status(), json, io);
+    if (!config.torExits.enabled) io.err(`No gateway asks it: ${switchedOff}\n`);
     if (!exits.status().available) throw new OperatorError(noList);
   });
 }
@@ -87,10 +89,12 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
     if (json === true) io.out(`${printableJson(answer)}\n`);
     else if (isExit !== null) io.out(`${address.text} is ${isExit ? 'a' : 'no'} Tor exit.\n`);
     if (isExit === null) throw new OperatorError(noList);
+    if (isExit && !config.torExits.enabled) throw new OperatorError(`Its requests are taken: ${switchedOff}`);
     if (isExit) throw new OperatorError(`Requests from ${address.text} are refused (tor_blocked).`);
   });
 }
 
+const switchedOff = 'torExits.enabled is false.';
 const noList =
   'There is no list of Tor exits that is young enough: see tor-exits status, and read the sources with tor-exits refresh.';
 

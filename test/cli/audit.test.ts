@@ -191,6 +191,23 @@ t.test('audit search finds by all that is asked, and prints nothing that a termi
   }
 });
 
+t.test('the log of a configuration is searched and summed up where no file is named', async (t) => {
+  const { file } = await logOf(t);
+  const config = (name: string): string[] => ['--config', `${file}.${name}.yaml`];
+  writeFileSync(`${file}.gateway.yaml`, `accessLog: { destination: ${file} }\n`);
+  writeFileSync(`${file}.stdout.yaml`, 'accessLog: { destination: stdout }\n');
+  writeFileSync(`${file}.wrong.yaml`, 'nothing: known\n');
+  for (const command of ['search', 'summary']) {
+    const named = await audit(command, '--json', file);
+    t.equal(named.status, 0);
+    t.same(await audit(command, '--json', ...config('gateway')), named);
+    t.same(await audit(command, '--json', ...config('gateway'), file), named);
+    t.match(await audit(command), { status: 2, err: /name the files of the log/ });
+    t.match(await audit(command, ...config('stdout')), { status: 2, err: /on standard output/ });
+    t.match(await audit(command, ...config('wrong'), file), { status: 2, err: /nothing/ });
+  }
+});
+
 t.test('audit summary counts, and its page obeys no value', async (t) => {
   const { file } = await logOf(t);
   const page = `${file}.html`;
@@ -242,7 +259,7 @@ t.test('keys fingerprint tells what stands in the log for a key, and never the k
   t.equal(await fingerprint(`${key}\n`, ['--secret-file', secretFile]), expected);
   t.equal(await fingerprint(key, ['--secret-file', secretFile]), expected);
   t.match(expected, /^[0-9a-f]{32}\n$/);
-  for (const wrong of ['', 'sk_live_secretpart', 'x'.repeat(5000)]) {
+  for (const wrong of ['', 'sk_live_secretpart', 'x'.repeat(5000), `${key}\n\n`, `${key} `, `${key}\n${key}\n`]) {
     const refused = fingerprint(wrong, ['--secret-file', secretFile]);
     await t.rejects(refused, /one key on standard input|at most 4096/);
     await refused.catch((error: unknown) => t.notMatch(String(error), 'secretpart'));

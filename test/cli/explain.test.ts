@@ -292,8 +292,8 @@ t.test('wrong usage is told, and a key in it is not', async (t) => {
     t.equal(out, '');
     t.notMatch(err, 'TestOnly');
   }
-  t.match(await explain('--address', '192.0.2.1'), { status: 1, err: /Name the path/ });
-  t.match(await explain('--path', '/v1'), { status: 1, err: /Name the address/ });
+  t.match(await explain('--address', '192.0.2.1'), { status: 2, err: /name the path/ });
+  t.match(await explain('--path', '/v1'), { status: 2, err: /name the address/ });
 });
 
 t.test('records are found in Redis, where gateways find them', { skip: withoutRedis }, async (t) => {

@@ -100,6 +100,17 @@ t.test('status and check change nothing', async (t) => {
   await t.rejects(readFile(path.join(directory, 'snapshot.json')), { code: 'ENOENT' });
 });
 
+t.test('where exits are not refused, that is said', async (t) => {
+  const directory = t.testdir({ list: '198.51.100.9\n' });
+  const sources = [path.join(directory, 'list')];
+  const config = await configured(directory, { torExits: { sources, enabled: false } });
+  t.match(await cli('status', ...config), { status: 0, err: 'No gateway asks it: torExits.enabled is false.\n' });
+  t.match(await cli('check', '198.51.100.9', ...config), {
+    status: 1,
+    err: 'Its requests are taken: torExits.enabled is false.\n',
+  });
+});
+
 t.test('check asks the database of anonymous addresses too', async (t) => {
   const database = mmdb({ type: 'Test-Anonymous-IP', entries: [['203.0.113.7', { is_tor_exit_node: true }]] });
   const directory = t.testdir({ 'x.mmdb': database, list: '198.51.100.9\n' });

@@ -143,6 +143,11 @@ t.test('what is malformed as HTTP/2 never becomes a request, and what is only wr
       good([]).map(([n, v]) => [n, n === ':path' ? 'http://a/v1/payouts' : n === ':scheme' ? 'x' : v] as const),
       /Malformed HTTP request/,
     ],
+    [
+      'bytes beyond ASCII in the query, which HTTP/1.1 has not',
+      good([]).map(([n, v]) => [n, n === ':path' ? '/v1/transactions?q=\xe9' : v] as const),
+      /Malformed HTTP request/,
+    ],
     ['CONNECT', [[':method', 'CONNECT'], [':authority', 'localhost:443'], key], /"message":"Not found"|Invalid request path/], // prettier-ignore
     ['CONNECT without a key', [[':method', 'CONNECT'], [':authority', 'localhost:443']], /API Key is required/], // prettier-ignore
     ['extended CONNECT', [[':method', 'CONNECT'], [':protocol', 'websocket'], ...good([]).slice(1)], protocolError],

@@ -38,7 +38,7 @@ export async function readKey(input: Readable): Promise<string> {
     if (text.length > maxKeyBytes) throw new OperatorError(`A key has at most ${maxKeyBytes} characters.`);
   }
   const key = text.replace(/\r?\n$/, '');
-  const format = keyFormatOf([key]);
+  const format = /\s/.test(key) ? null : keyFormatOf([key]);
   if (format === 'live' || format === 'test') return key;
   throw new OperatorError('Expected one key on standard input, which begins svc_live_ or svc_test_.');
 }

@@ -1,12 +1,29 @@
 import { InvalidArgumentError } from 'commander';
 import type { Command } from 'commander';
+import { loadConfig } from '../../config/load.js';
 import { compileIpRanges, InvalidIpRange } from '../../policy/ip-ranges.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
 import { secondsIn } from '../admin/arguments.js';
 
+/**
+ * The files that were named, or else the one that a configuration has its log written to.
+ * @param command ends with its usage where neither is given
+ */
+export function logFilesOf(command: Command, files: readonly string[], config?: string): readonly string[] {
+  if (config === undefined && files.length === 0)
+    command.error('error: name the files of the log, or the configuration: --config');
+  if (config === undefined) return files;
+  const { destination } = loadConfig({ file: config }).accessLog;
+  if (files.length > 0) return files;
+  if (destination === 'stdout')
+    command.error('error: the configuration has its log on standard output: name its files');
+  return [destination];
+}
+
 /** The options by which `search` and `summary` choose lines. */
 export function searchOptions(command: Command): Command {
   return command
+    .option('--config <file>', 'configuration file that names the log, where no file is named')
     .option('--merchant <id>', 'whose requests')
     .option('--key <id>', "by a key's id")
     .option('--fingerprint <hex>', 'by what keys fingerprint prints')

@@ -6,9 +6,10 @@ import { matches } from '../../audit/search.js';
 import type { Search } from '../../audit/search.js';
 import { printable } from '../admin/printable.js';
 import type { CommandIo } from '../command-io.js';
-import { searchOptions } from './log-options.js';
+import { logFilesOf, searchOptions } from './log-options.js';
 
 interface Options extends Search {
+  readonly config?: string;
   readonly limit: number;
   readonly json?: true;
 }
@@ -20,12 +21,12 @@ const maxLimit = 100_000;
 export function searchCommand(io: CommandIo): Command {
   const command = new Command('search')
     .description('print the lines of a log that match all that is asked')
-    .argument('<file...>', 'in the order of their lines; .gz is unpacked, - is standard input');
+    .argument('[file...]', 'in the order of their lines; .gz is unpacked, - is standard input');
   return searchOptions(command)
     .option('--limit <count>', `stop after so many lines, at most ${maxLimit}`, limitIn, defaultLimit)
     .option('--json', 'print the lines as they stand')
     .addHelpText('after', '\nIt does not verify the log: audit verify does.')
-    .action((files: string[], options: Options) => search(files, options, io));
+    .action((files: string[], options: Options) => search(logFilesOf(command, files, options.config), options, io));
 }
 
 async function search(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {

@@ -12,9 +12,10 @@ import { OperatorError } from '../../config/operator-error.js';
 import { printableJson } from '../admin/printable.js';
 import { tableLines } from '../admin/table.js';
 import type { CommandIo } from '../command-io.js';
-import { searchOptions } from './log-options.js';
+import { logFilesOf, searchOptions } from './log-options.js';
 
 interface Options extends Search {
+  readonly config?: string;
   readonly html?: string;
   readonly json?: true;
 }
@@ -23,12 +24,12 @@ interface Options extends Search {
 export function summaryCommand(io: CommandIo): Command {
   const command = new Command('summary')
     .description('count the requests of a log: refusals, merchants, addresses, countries, keys at risk')
-    .argument('<file...>', 'in the order of their lines; .gz is unpacked, - is standard input');
+    .argument('[file...]', 'in the order of their lines; .gz is unpacked, - is standard input');
   return searchOptions(command)
     .option('--html <file>', 'write one page with charts, which needs nothing else')
     .option('--json', 'print JSON')
     .addHelpText('after', '\nIt does not verify the log: audit verify does.')
-    .action((files: string[], options: Options) => summarise(files, options, io));
+    .action((files: string[], options: Options) => summarise(logFilesOf(command, files, options.config), options, io));
 }
 
 async function summarise(files: readonly string[], options: Options, { out }: CommandIo): Promise<void> {

@@ -1,8 +1,8 @@
 import type { AccessEntry } from '../../audit/access-entry.js';
-import { OperatorError } from '../../config/operator-error.js';
 import type { DescribedRequest } from '../../http/explain-request.js';
 import { parseIpAddress } from '../../policy/ip-address.js';
 import type { IpAddress } from '../../policy/ip-address.js';
+import { WrongUsage } from '../admin/access.js';
 import type { KeySought } from './stored-record.js';
 
 /** What is said of a request on the command line; what is left out is taken from the line of the log, or a default. */
@@ -21,7 +21,7 @@ const unnamedHost = 'unnamed.invalid';
 /** A request that is described, without its key. */
 export function describedRequest(description: Description, entry: AccessEntry | null): DescribedRequest {
   const { method = entry?.http.request.method ?? 'GET', path = entry?.url?.path, plain, at } = description;
-  if (path === undefined) throw new OperatorError('Name the path: --path.');
+  if (path === undefined) throw new WrongUsage('name the path: --path');
   const remote = description.address ?? addressIn(entry);
   const headers = [...(description.header ?? [])];
   const has = (name: string): boolean => headers.some(([given]) => given.toLowerCase() === name);
@@ -48,7 +48,7 @@ export function keyOf({ gateway, organization }: AccessEntry): KeySought | null 
 
 function addressIn(entry: AccessEntry | null): IpAddress {
   const address = parseIpAddress(entry?.source?.ip ?? '');
-  if (address === null) throw new OperatorError('Name the address that the request comes from: --address.');
+  if (address === null) throw new WrongUsage('name the address that the request comes from: --address');
   return address;
 }
 

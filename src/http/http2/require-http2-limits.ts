@@ -5,6 +5,8 @@ import { http2RequestOf } from './http2-message.js';
 /** RFC 9113 6.5.2: what a field counts beside its name and its value. */
 export const fieldOverheadBytes = 32;
 
+const printable = /^[\x21-\x7e]*$/;
+
 /** The size of a field list as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it. */
 export function headerListBytes(fields: readonly string[]): number {
   let bytes = (fields.length / 2) * fieldOverheadBytes;
@@ -28,4 +30,5 @@ export function requireHttp2Limits({ request, target }: Exchange, maxHeaderBytes
   if (http2.method !== 'CONNECT' && (target.absolute !== null || !/^(?:\*$|\/)/.test(target.path))) {
     throw new GatewayError('malformed_request', 'a :path that is none');
   }
+  if (!printable.test(target.query)) throw new GatewayError('malformed_request', 'a query that is none');
 }
