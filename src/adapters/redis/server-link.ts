@@ -22,6 +22,7 @@ export class ServerLink implements RecordsLink {
     this.#redis = connectRedis(address, onError);
     this.#listening = connectRedis(address, onError);
     this.#listener = new InvalidationListener(this.#listening, names.tracked, events);
+    reconnectTogether(this.#redis, this.#listening);
     this.#redis.on('ready', events.onReady);
   }
 
@@ -81,4 +82,18 @@ export class ServerLink implements RecordsLink {
     }
     throw new StoreUnseeded();
   }
+}
+
+/**
+ * Has neither connection outlive the other one. A name that leads to another server meanwhile would leave them apart: changes would
+ * be read of there and acknowledged, and never be heard of here.
+ */
+function reconnectTogether(one: Redis, other: Redis): void {
+  const follow = (lost: Redis, left: Redis): void => {
+    lost.on('close', () => {
+      if (left.status === 'ready') left.disconnect(true);
+    });
+  };
+  follow(one, other);
+  follow(other, one);
 }
