@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import { breakOff } from './break-off.js';
 import type { Exchange } from './exchange.js';
 import { http2ResponseOf } from './http2/http2-message.js';
 import { whenStalled } from './http2/stalled-answer.js';
@@ -19,7 +20,7 @@ export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMillis
   if (http2 === null) {
     const { socket } = response;
     response.setTimeout(stallMilliseconds, () => {
-      if (waitsForCaller(exchange)) response.destroy();
+      if (waitsForCaller(exchange)) breakOff(response);
     });
     // It is the socket's: the request behind this one may wait longer for its upstream. Before Node sets that of idleness.
     response.prependOnceListener('finish', () => socket?.setTimeout(0));
@@ -28,14 +29,16 @@ export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMillis
       http2,
       stallMilliseconds,
       () => exchange.responseBodyBytes,
-      () => response.destroy(),
+      () => {
+        breakOff(response);
+      },
     );
   }
   if (exchange.callerIsGone) return; // the caller has left, and the answer goes nowhere
   const end = setTimeout(() => {
     exchange.detail = `the answer was not over after ${totalMilliseconds / 1000} s`;
     if (exchange.ownBodyBytes === null && !waitsForCaller(exchange)) exchange.outcome = 'upstream_timeout';
-    response.destroy();
+    breakOff(response);
   }, totalMilliseconds);
   response.once('close', () => {
     clearTimeout(end);
@@ -48,7 +51,7 @@ function endWhenStuck(response: ServerResponse): void {
   const { socket } = response;
   if (socket === null) return;
   const end = watchStillness(socket, (isStill) => {
-    if (isStill && waitsInTls(socket)) response.destroy();
+    if (isStill && waitsInTls(socket)) breakOff(response);
   });
   response.once('close', end);
 }

@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import type { ServerResponse } from 'node:http';
+import { breakOff } from './break-off.js';
 import { proxiedMethods } from './routes.js';
 import { errorFailure } from './envelope.js';
 import type { Failure } from './envelope.js';
@@ -20,7 +21,7 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
   const { exchange } = reply.request;
   const { response } = exchange;
   if (response.headersSent) {
-    response.destroy(); // another answer has begun, and cannot be made into this one
+    breakOff(response); // another answer has begun, and cannot be made into this one
     return;
   }
   forgetHeaders(response);

@@ -113,7 +113,7 @@ export class WarmUp {
     const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1', 'user-agent': name };
     while (this.#requests < mostRequests && !signal.aborted) {
       this.#requests += 1;
-      const isPost = this.#requests % 3 === 0;
+      const isPost = this.#requests % 3 === 0 && payout.length <= this.#options.limits.bodyBytes;
       const isKnown = this.#requests % 8 !== 0;
       const { statusCode, body } = await request(caller, url, {
         method: isPost ? 'POST' : 'GET',
