@@ -414,6 +414,14 @@ t.test(
     t.same([lines, internalErrors, upstream.seen], [[], [], []]);
     t.equal((await ask(gateway, { headers: [key] })).status, 200, 'and no allowance is used up');
 
+    const ended = await new Promise((resolve) => {
+      const onWarm = (_requests: number, failure: unknown): void => {
+        resolve(failure);
+      };
+      void startTestGateway(t, { config: { limits: { bodyBytes: 0 } }, onWarm });
+    });
+    t.equal(ended, null, 'no body is too large for its limit');
+
     let stoppedAfter = Infinity;
     const stopped = await startTestGateway(t, { onWarm: (made) => (stoppedAfter = made) });
     await stopped.drain();
