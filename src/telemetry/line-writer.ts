@@ -9,19 +9,24 @@ const slowBytes = 8 * 1024 * 1024;
 const gatherMilliseconds = 10;
 const gatherBytes = 64 * 1024;
 const retryMilliseconds = 1_000;
+/** What a file may get over: others mean that it takes nothing more, as one whose disk is broken, or that has become too large. */
+const passing: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT', 'EAGAIN', 'EINTR']);
+const lineEnd = 0x0a;
 
 /** Lines for one open file, in their order. */
 interface Segment {
   readonly descriptor: number;
   readonly held: HeldBytes;
-  /** What is being written, and what of it was not taken yet. */
+  /** What is being written, from the beginning of a line on; null: nothing is. */
   pending: Buffer | null;
+  /** How much of that was taken already. */
+  taken: number;
   syncWanted: boolean;
 }
 
 /**
  * Appends lines without ever waiting for them. One write is under way at a time, so that lines keep their order; a
- * failed one is tried again from where it stopped.
+ * failed one is tried again from where it stopped, or, where the file takes nothing more and there is another one, there.
  */
 export class LineWriter {
   readonly #segments: [Segment, ...Segment[]];
@@ -110,7 +115,7 @@ export class LineWriter {
     segment.pending ??= segment.held.take();
     this.#writing = true;
     if (segment.pending !== null) {
-      this.#write(segment, segment.pending);
+      this.#write(segment, segment.pending, next);
     } else if (segment.syncWanted) {
       segment.syncWanted = false;
       // A pipe cannot be synchronised; of a file whose disk fails the next write tells.
@@ -128,20 +133,37 @@ export class LineWriter {
     }
   }
 
-  #write(segment: Segment, bytes: Buffer): void {
-    write(segment.descriptor, bytes, (error, written) => {
+  #write(segment: Segment, bytes: Buffer, next: Segment | undefined): void {
+    write(segment.descriptor, bytes, segment.taken, (error, written) => {
       this.#failure = error === null ? null : `writing fails: ${error.code ?? error.message}`;
       this.#heldBytes -= written;
-      segment.pending = written < bytes.length ? bytes.subarray(written) : null;
+      segment.taken += written;
+      if (segment.taken === bytes.length) {
+        segment.pending = null;
+        segment.taken = 0;
+      }
       if (error === null) this.#writeOrGather();
+      else if (next !== undefined && !passing.has(error.code)) this.#moveOn(segment, bytes, next);
       else
         setTimeout(() => {
           this.#writeNext();
         }, retryMilliseconds).unref();
     });
   }
+
+  /** Leaves a file that takes nothing more: its lines go into the next one, from that on which was not taken whole. */
+  #moveOn(segment: Segment, bytes: Buffer, next: Segment): void {
+    const begin = segment.taken === 0 ? 0 : bytes.lastIndexOf(lineEnd, segment.taken - 1) + 1;
+    this.#heldBytes += segment.taken - begin;
+    next.pending = Buffer.concat([bytes.subarray(begin), segment.held.take() ?? Buffer.alloc(0)]);
+    next.syncWanted ||= segment.syncWanted;
+    segment.pending = null;
+    segment.taken = 0;
+    segment.syncWanted = false;
+    this.#writeNext();
+  }
 }
 
 function segmentFor(descriptor: number): Segment {
-  return { descriptor, held: new HeldBytes(), pending: null, syncWanted: false };
+  return { descriptor, held: new HeldBytes(), pending: null, taken: 0, syncWanted: false };
 }
