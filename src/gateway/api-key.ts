@@ -8,6 +8,7 @@ const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const secretBytes = 32;
 const secretLength = 43; // 62^43 is the first power of 62 above 2^256
 const checksumLength = 6; // 62^6 is the first power of 62 above 2^32
+const beyondAscii = /[\x80-\xff]/;
 
 /** HMAC key of look-up ids: who steals the store alone cannot tell whether a key is in it. */
 export type Pepper = KeyObject;
@@ -20,9 +21,11 @@ export function pepperOf(bytes: Buffer): Pepper {
 /**
  * The name under which a key store holds a key: hex SHA-256 of the whole key, or HMAC-SHA-256 where there is a pepper.
  * A key has 256 random bits, so a slow password hash would add cost for us and none for whoever steals the store.
+ * @param key a character for each of its bytes, as Node reads headers; one from elsewhere may have others than ASCII
  */
 export function lookupIdOf(key: string, pepper: Pepper | null): string {
-  return pepper === null ? hash('sha256', key) : createHmac('sha256', pepper).update(key).digest('hex');
+  if (pepper !== null) return createHmac('sha256', pepper).update(key, 'latin1').digest('hex');
+  return hash('sha256', beyondAscii.test(key) ? Buffer.from(key, 'latin1') : key);
 }
 
 /** Makes a key: prefix, 32 random bytes in base62, and a checksum by which a secret scanner recognises it. */

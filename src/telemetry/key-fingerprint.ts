@@ -12,7 +12,7 @@ const mostKnown = 10_000;
  */
 export function keyFingerprint(secret: LogSecret, key: string): string | null {
   if (secret === null) return null;
-  return createHmac('sha256', secret).update(key).digest('hex').slice(0, fingerprintLength);
+  return createHmac('sha256', secret).update(key, 'latin1').digest('hex').slice(0, fingerprintLength);
 }
 
 /** The fingerprints of the keys that were seen last, so that a request costs one hash of its key and not two. */
