@@ -43,7 +43,11 @@ t.test('without a pepper the look-up id is the hex SHA-256 of the whole key, as 
   t.equal(lookupIdOf('abc', null), 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad', 'FIPS 180-2');
   const written = 'svc_live_€é';
   const read = Buffer.from(written).toString('latin1');
-  t.equal(lookupIdOf(read, null), createHash('sha256').update(written).digest('hex'), 'of its bytes, whatever they are');
+  t.equal(
+    lookupIdOf(read, null),
+    createHash('sha256').update(written).digest('hex'),
+    'of its bytes, whatever they are',
+  );
   t.equal(lookupIdOf(read, pepperOf(Buffer.from('p'))), createHmac('sha256', 'p').update(written).digest('hex'));
   t.equal(lookupIdOf('', null), 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855');
   t.not(lookupIdOf('svc_live_abc', null), lookupIdOf('svc_test_abc', null), 'the prefix counts');
