@@ -1,6 +1,8 @@
 import type http from 'node:http';
 import type { ServerHttp2Session } from 'node:http2';
 import type { Socket } from 'node:net';
+import { breakOff } from './break-off.js';
+import { newestExchange } from './pipeline.js';
 import { Roster } from './roster.js';
 
 /**
@@ -97,7 +99,11 @@ export class Connections {
    */
   cutOff(): void {
     for (const session of this.#sessions.members()) session.destroy();
-    for (const socket of this.#ready.members()) socket.destroy();
+    for (const socket of this.#ready.members()) {
+      const last = newestExchange(socket);
+      if (last?.response.headersSent === true) breakOff(last.response);
+      socket.destroy();
+    }
     for (const socket of this.#open.members()) socket.destroy();
   }
 }

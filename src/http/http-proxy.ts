@@ -1,6 +1,6 @@
 import Module, { createRequire } from 'node:module';
 import type plugin from '@fastify/http-proxy';
-import { Agent, Client, Dispatcher, Pool } from '../undici/undici.js';
+import { Agent, BalancedPool, Client, Dispatcher, Pool } from '../undici/undici.js';
 
 const require = createRequire(import.meta.url);
 
@@ -8,7 +8,7 @@ const require = createRequire(import.meta.url);
  * @fastify/http-proxy. It requires undici as a whole, of which it uses these parts here: they stand in for the whole while it is
  * loaded, unless that is loaded already. Whoever asks for undici later gets all of it.
  */
-export const httpProxy = loadWith({ Agent, Client, Dispatcher, Pool });
+export const httpProxy = loadWith({ Agent, BalancedPool, Client, Dispatcher, Pool });
 
 function loadWith(parts: object): typeof plugin {
   const whole = require.resolve('undici');

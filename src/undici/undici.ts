@@ -17,6 +17,7 @@ export type Connector = Undici.buildConnector.connector;
 /** Connections to any origin, one, or some of one. */
 export const Agent = require('undici/lib/dispatcher/agent.js') as typeof Undici.Agent;
 export type Agent = Undici.Agent;
+export const BalancedPool = require('undici/lib/dispatcher/balanced-pool.js') as typeof Undici.BalancedPool;
 export const Client = require('undici/lib/dispatcher/client.js') as typeof Undici.Client;
 export const Pool = require('undici/lib/dispatcher/pool.js') as typeof Undici.Pool;
 export type Pool = Undici.Pool;

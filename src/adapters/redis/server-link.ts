@@ -7,6 +7,7 @@ import { InvalidationListener } from './invalidation-listener.js';
 import type { RecordNames } from './record-names.js';
 import { StoreUnseeded } from './records-link.js';
 import type { LinkEvents, RecordsLink } from './records-link.js';
+import { SameServer } from './same-server.js';
 import { generationOf } from './store-state.js';
 
 /** The records on one server, or on that which the sentinels name. */
@@ -15,6 +16,7 @@ export class ServerLink implements RecordsLink {
   readonly #redis: Redis;
   readonly #listening: Redis;
   readonly #listener: InvalidationListener;
+  readonly #same: SameServer;
   readonly #names: RecordNames;
 
   constructor(address: RedisAddress, names: RecordNames, events: LinkEvents, onError: (error: Error) => void) {
@@ -22,12 +24,12 @@ export class ServerLink implements RecordsLink {
     this.#redis = connectRedis(address, onError);
     this.#listening = connectRedis(address, onError);
     this.#listener = new InvalidationListener(this.#listening, names.tracked, events);
-    reconnectTogether(this.#redis, this.#listening);
+    this.#same = new SameServer(this.#redis, this.#listening, events.onReady);
     this.#redis.on('ready', events.onReady);
   }
 
   get hearing(): boolean {
-    return this.#listener.hearing;
+    return this.#listener.hearing && this.#same.holds;
   }
 
   get epoch(): number {
@@ -38,8 +40,9 @@ export class ServerLink implements RecordsLink {
     return Promise.all([this.#redis.get(this.#names.meta), this.#redis.get(this.#names.revision)]);
   }
 
-  catchUp(): Promise<void> {
-    return this.#listener.catchUp();
+  async catchUp(): Promise<void> {
+    if (!this.#same.holds) throw new Error('changes are not heard of from the server that records are read from');
+    await this.#listener.catchUp();
   }
 
   async read(name: string, generation: string): Promise<string | null> {
@@ -82,18 +85,4 @@ export class ServerLink implements RecordsLink {
     }
     throw new StoreUnseeded();
   }
-}
-
-/**
- * Has neither connection outlive the other one. A name that leads to another server meanwhile would leave them apart: changes would
- * be read of there and acknowledged, and never be heard of here.
- */
-function reconnectTogether(one: Redis, other: Redis): void {
-  const follow = (lost: Redis, left: Redis): void => {
-    lost.on('close', () => {
-      if (left.status === 'ready') left.disconnect(true);
-    });
-  };
-  follow(one, other);
-  follow(other, one);
 }

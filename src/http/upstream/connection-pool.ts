@@ -118,6 +118,7 @@ export class ConnectionPool {
     this.#waiting = waiting.slice(served);
     const rested = this.#resting.splice(0);
     this.#idle.push(...rested);
+    // More are opened also for those that a rested one carries in the next turn: with some to spare, each rests for longer.
     const { maxConnections } = this.#options;
     while (this.#connections.size + this.#connecting < maxConnections) {
       const next = this.#waiting[this.#connecting];
