@@ -1,26 +1,38 @@
+import type { Socket } from 'node:net';
 import t from 'tap';
 import { connect, liveKey, startBareUpstream, startTestGateway } from '../http/harness.js';
+import type { GatewayUnderTest, Teardown } from '../http/harness.js';
+
+/** A gateway before a service that begins its answers, and then does this. */
+async function startBefore(t: Teardown, then: (socket: Socket) => void): Promise<GatewayUnderTest> {
+  const upstreamUrl = await startBareUpstream(t, (socket) => {
+    socket.on('error', () => undefined);
+    socket.on('data', () => {
+      socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[1,2,\r\n');
+      then(socket);
+    });
+  });
+  return startTestGateway(t, { upstreamUrl, config: { trustedProxies: ['127.0.0.1'] } });
+}
+
+function ask(gateway: GatewayUnderTest, version: string): Socket {
+  const socket = connect(gateway.http, null);
+  const head = `GET /v1/transactions HTTP/${version}\r\nHost: localhost\r\nx-forwarded-proto: https\r\n`;
+  socket.write(`${head}x-api-key: ${liveKey}\r\n\r\n`);
+  return socket;
+}
 
 // Behind a proxy that asks by HTTP/1.0, as nginx does unless it is told otherwise, a part of a list of payouts was a whole answer.
 t.test('an answer that breaks off does not end as a whole one does', async (t) => {
-  const url = await startBareUpstream(t, (socket) => {
-    socket
-      .on('error', () => undefined)
-      .on('data', () => {
-        socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[1,2,\r\n');
-        setTimeout(() => socket.resetAndDestroy(), 300);
-      });
+  const gateway = await startBefore(t, (service) => {
+    setTimeout(() => service.resetAndDestroy(), 300);
   });
-  const gateway = await startTestGateway(t, { upstreamUrl: url, config: { trustedProxies: ['127.0.0.1'] } });
   for (const version of ['1.0', '1.1']) {
-    const socket = connect(gateway.http, null);
+    const socket = ask(gateway, version);
     let received = '';
     let ending = 'end';
     socket.on('data', (bytes: Buffer) => (received += bytes.toString('latin1')));
     socket.on('error', ({ code }: NodeJS.ErrnoException) => (ending = code ?? ''));
-    socket.write(
-      `GET /v1/transactions HTTP/${version}\r\nHost: localhost\r\nx-forwarded-proto: https\r\nx-api-key: ${liveKey}\r\n\r\n`,
-    );
     await new Promise<unknown>((resolve) => socket.once('close', resolve));
     t.match(received, /^HTTP\/1\.1 200 /);
     t.match(received, '[1,2,');
@@ -31,17 +43,8 @@ t.test('an answer that breaks off does not end as a whole one does', async (t) =
 });
 
 t.test('nor does one that a drain cuts off', async (t) => {
-  const url = await startBareUpstream(t, (socket) => {
-    socket
-      .on('error', () => undefined)
-      .on('data', () => {
-        socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[1,2,\r\n');
-      });
-  });
-  const gateway = await startTestGateway(t, { upstreamUrl: url, config: { trustedProxies: ['127.0.0.1'] } });
-  const socket = connect(gateway.http, null);
-  const head = 'GET /v1/transactions HTTP/1.0\r\nHost: localhost\r\nx-forwarded-proto: https\r\n';
-  socket.write(`${head}x-api-key: ${liveKey}\r\n\r\n`);
+  const gateway = await startBefore(t, () => undefined);
+  const socket = ask(gateway, '1.0');
   await new Promise((resolve) => socket.once('data', resolve));
   const ending = new Promise((resolve) => {
     socket.once('error', resolve).once('end', () => {

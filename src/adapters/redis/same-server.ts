@@ -30,11 +30,13 @@ export class SameServer {
     redis.on('close', () => this.#servers.delete(redis));
     redis.on('ready', () => {
       const { stream } = redis;
-      void runIdOf(redis).then((server) => {
-        if (redis.stream !== stream || redis.status !== 'ready') return;
-        this.#servers.set(redis, server);
-        this.#compare(other);
-      });
+      runIdOf(redis)
+        .then((server) => {
+          if (redis.stream !== stream || redis.status !== 'ready') return;
+          this.#servers.set(redis, server);
+          this.#compare(other);
+        })
+        .catch(() => stream.destroy()); // no answer is not one that it does not say: a new connection asks again
     });
   }
 
@@ -57,11 +59,12 @@ export class SameServer {
   }
 }
 
-/** The name that a server gave itself when it started; null where it may not be asked, or does not say. */
+/** The name that a server gave itself when it started; null where it may not be asked, or does not say. Rejects for no answer. */
 async function runIdOf(redis: Redis): Promise<string | null> {
   try {
     return /^run_id:(\w+)\r?$/m.exec(await redis.info('server'))?.[1] ?? null;
-  } catch {
-    return null;
+  } catch (error) {
+    if (error instanceof Error && error.name === 'ReplyError') return null;
+    throw error;
   }
 }
