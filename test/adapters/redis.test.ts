@@ -209,6 +209,8 @@ t.test(
 /** Passes bytes on between a store and its Redis, until it is told to hold its breath. */
 async function startRelay(t: { teardown(handler: () => unknown): void }, port: number) {
   const pairs = new Set<[Socket, Socket]>();
+  const hearing = new WeakSet<[Socket, Socket]>();
+  const silenced = new WeakSet<[Socket, Socket]>();
   let frozen = false;
   let chunks = 0;
   const server = net.createServer((near) => {
@@ -218,7 +220,8 @@ async function startRelay(t: { teardown(handler: () => unknown): void }, port: n
     for (const [from, to] of [pair, [far, near] as const]) {
       from.on('data', (chunk: Buffer) => {
         chunks += 1;
-        if (!frozen) to.write(chunk);
+        if (chunk.includes('TRACKING')) hearing.add(pair);
+        if (!frozen && !silenced.has(pair)) to.write(chunk);
       });
       from.on('error', () => undefined);
       from.on('close', () => {
@@ -243,6 +246,10 @@ async function startRelay(t: { teardown(handler: () => unknown): void }, port: n
     chunks: () => chunks,
     /** From now on everything that is sent is lost, and no connection says so. */
     freeze: () => (frozen = true),
+    /** The same, but for connections that are open now alone, of those that are asked, or of those that hear of changes. */
+    silence: (kind: 'asked' | 'hearing') => {
+      for (const pair of pairs) if (hearing.has(pair) === (kind === 'hearing')) silenced.add(pair);
+    },
     thaw: () => {
       frozen = false;
       cut();
@@ -271,6 +278,23 @@ t.test(
     await until(async () => (await ask(store)).startsWith('INACTIVE'), 'back after the silence');
   },
 );
+
+for (const kind of ['asked', 'hearing'] as const) {
+  t.test(
+    `a connection that is ${kind} and has lost its other end without a word is opened anew`,
+    { skip: withoutRedis },
+    async (t) => {
+      const server = await startRedis(t);
+      await seed(server);
+      const relay = await startRelay(t, server.port);
+      const { store } = await open(t, relay.url);
+      relay.silence(kind);
+      await wait(limits.maxStaleMilliseconds);
+      await server.client.set(keyName, changed({ status: 'REVOKED' }));
+      await until(async () => (await ask(store)) === 'REVOKED (cache)', 'asked and heard as before');
+    },
+  );
+}
 
 t.test('a request does not wait for a line that is known to be dead', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
@@ -399,6 +423,24 @@ t.test(
     t.equal(await ask(wrong.store), 'could not ask');
   },
 );
+
+t.test('a sentinel that hangs is not waited for where another one answers', { skip: withoutRedis }, async (t) => {
+  const master = await startRedis(t);
+  await seed(master);
+  const sentinel = await startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${master.port} 1`], ['--sentinel']);
+  const hangs = net.createServer((socket) => {
+    socket.on('error', () => undefined);
+    t.teardown(() => socket.destroy());
+  });
+  hangs.listen(0, '127.0.0.1');
+  await once(hangs, 'listening');
+  t.teardown(() => hangs.close());
+  const ports = [(hangs.address() as AddressInfo).port, sentinel.port];
+  const { store } = await open(t, 'redis://ignored:1', {
+    sentinels: ports.map((port) => ({ host: '127.0.0.1', port })),
+  });
+  t.match(await ask(store), 'ACTIVE');
+});
 
 t.test('Sentinel names the master, and the next one when it fails', { skip: withoutRedis }, async (t) => {
   const master = await startRedis(t);

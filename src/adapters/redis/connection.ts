@@ -26,6 +26,8 @@ export interface RedisAddress {
 }
 
 const connectTimeoutMilliseconds = 1_000;
+/** How long a connection may be silent after a question before it is opened anew. */
+const longestSilenceMilliseconds = 3_000;
 const longestRetryMilliseconds = 1_000;
 
 /**
@@ -126,7 +128,10 @@ function optionsOf(address: RedisAddress) {
     autoResubscribe: false,
     maxRetriesPerRequest: 0,
     commandTimeout: address.commandTimeoutMilliseconds,
+    // Where the other end is gone without a word, the kernel sends again for a quarter of an hour before it says so.
+    socketTimeout: Math.max(longestSilenceMilliseconds, address.commandTimeoutMilliseconds),
     connectTimeout: connectTimeoutMilliseconds,
+    sentinelCommandTimeout: connectTimeoutMilliseconds, // one that hangs would otherwise be waited for without end
     retryStrategy: retryAfter,
     disableClientInfo: true,
   };
