@@ -9,6 +9,8 @@ const slowBytes = 8 * 1024 * 1024;
 const gatherMilliseconds = 10;
 const gatherBytes = 64 * 1024;
 const retryMilliseconds = 1_000;
+/** A pipe is mostly full for a moment: whoever reads it has not come to it yet. */
+const fullPipeMilliseconds = 2;
 /** What a file may get over: others mean that it takes nothing more, as one whose disk is broken, or that has become too large. */
 const passing: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT', 'EAGAIN', 'EINTR']);
 const lineEnd = 0x0a;
@@ -135,7 +137,8 @@ export class LineWriter {
 
   #write(segment: Segment, bytes: Buffer, next: Segment | undefined): void {
     write(segment.descriptor, bytes, segment.taken, (error, written) => {
-      this.#failure = error === null ? null : `writing fails: ${error.code ?? error.message}`;
+      const isFullPipe = error?.code === 'EAGAIN'; // no failure: how much may wait for its reader is limited
+      this.#failure = error === null || isFullPipe ? null : `writing fails: ${error.code ?? error.message}`;
       this.#heldBytes -= written;
       segment.taken += written;
       if (segment.taken === bytes.length) {
@@ -144,10 +147,12 @@ export class LineWriter {
       }
       if (error === null) this.#writeOrGather();
       else if (next !== undefined && !passing.has(error.code)) this.#moveOn(segment, bytes, next);
-      else
+      else {
+        const again = isFullPipe ? fullPipeMilliseconds : retryMilliseconds;
         setTimeout(() => {
           this.#writeNext();
-        }, retryMilliseconds).unref();
+        }, again).unref();
+      }
     });
   }
 

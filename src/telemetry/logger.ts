@@ -7,6 +7,10 @@ export type { Logger };
 
 const mostCauses = 5;
 
+/** What is held at most while standard error takes nothing; further lines are dropped. */
+const maxHeldBytes = 1024 * 1024;
+const retryMilliseconds = 100;
+
 /**
  * The product's own log: JSON lines on standard error, so that standard output stays the access log's. A message that
  * comes again and again is written some times in a minute, and then told of by its number.
@@ -14,7 +18,7 @@ const mostCauses = 5;
  */
 export function createLogger(
   level: Level | 'silent',
-  destination: DestinationStream = pino.destination({ dest: 2, sync: true }),
+  destination: DestinationStream = standardError(),
   windowMilliseconds = 60_000,
 ): Logger {
   const lines = new RepeatedLines(windowMilliseconds);
@@ -46,6 +50,18 @@ export function createLogger(
     destination,
   );
   return logger;
+}
+
+/** Standard error, which may be a pipe that nobody reads or a file on a full disk: that must neither hold the process up nor end it. */
+function standardError(): DestinationStream {
+  const destination = pino.destination({ dest: 2, sync: true, maxLength: maxHeldBytes, retryEAGAIN: () => false });
+  let retry: NodeJS.Timeout | null = null;
+  return destination.on('error', () => {
+    retry ??= setTimeout(() => {
+      retry = null;
+      destination.write(''); // what is held goes out in front of it
+    }, retryMilliseconds).unref();
+  });
 }
 
 /** What is told of an error. Not all that it has: those of a client of Redis hold commands, and with them a password. */
