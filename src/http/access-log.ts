@@ -11,7 +11,7 @@ import type { RefusedRequest } from './protocol-errors.js';
  * object of these fields, made for each request only to be read once by JSON.stringify, would cost three times as much.
  */
 export function accessLine(exchange: Exchange, environment: string): string {
-  const { connection, facts, credential, answer, match, outcome, trace, forwarded, detail } = exchange;
+  const { connection, clientAddress, credential, answer, match, outcome, trace, forwarded, detail } = exchange;
   const sent = forwarded ? `,"body":{"bytes":${exchange.requestBodyBytes}}` : '';
   const key = keyOf(exchange);
   const tor = outcome === 'tor_blocked' && exchange.torListDigest !== null ? exchange.torListDigest : null;
@@ -22,7 +22,7 @@ export function accessLine(exchange: Exchange, environment: string): string {
     `,"http":{"request":{"id":"${exchange.id}","method":${quote(exchange.request.method ?? '')}${sent}}` +
     `,"response":{"status_code":${exchange.status},"body":{"bytes":${exchange.responseBodyBytes}}}}` +
     `,"url":{"path":${quote(shown(exchange.target.path))}}` +
-    `,"client":{${facts === null ? '' : `"ip":"${facts.clientAddress.text}"`}${placeOf(exchange.whereabouts)}}` +
+    `,"client":{${clientAddress === null ? '' : `"ip":"${clientAddress.text}"`}${placeOf(exchange.whereabouts)}}` +
     `,"source":{${connection.remote === null ? '' : `"ip":"${connection.remote.text}"`}}` +
     (connection.tls === null ? '' : `,"tls":${tlsText(connection.tls)}`) +
     (credential === null ? '' : `,"organization":{"id":${quote(credential.merchantId)}}`) +

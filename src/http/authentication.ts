@@ -22,7 +22,7 @@ import type { MerchantRate } from './merchant-rate.js';
 import { requireProtocol } from './protocol.js';
 import type { HeadLimits } from './protocol.js';
 import { sendFailure } from './replies.js';
-import { believedProxies, factsOf } from './request-facts.js';
+import { believedProxies, clientAddressOf, factsOf } from './request-facts.js';
 import type { FactSources } from './request-facts.js';
 import type { DecisiveHeaders } from './request-headers.js';
 import { requestIdOf } from './request-id.js';
@@ -89,9 +89,12 @@ export function authenticationHook(options: AuthenticationHookOptions) {
 export function judge(exchange: Exchange, options: AuthenticationHookOptions): Eventual<DenialCode | null> {
   const { headers } = exchange;
   const { remote } = exchange.connection;
-  const fromProxy = remote !== null && believedProxies(exchange, options.trustedProxies).contains(remote);
+  const believed = believedProxies(exchange, options.trustedProxies);
+  const fromProxy = remote !== null && believed.contains(remote);
   exchange.id = requestIdOf(headers.requestId, fromProxy);
   exchange.answerHeaders.push('x-request-id', exchange.id);
+  // Before anything is refused: who is behind a proxy would else have no name in the lines of an attack.
+  exchange.clientAddress = clientAddressOf(exchange, believed);
 
   exchange.trace = traceContextOf(headers.traceparent, headers.tracestate, options.traces?.sample() ?? null);
   const key = presentedKey(headers);

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { KeyAnswer, Whereabouts } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import type { Credential, RequestFacts } from '../policy/facts.js';
+import type { IpAddress } from '../policy/ip-address.js';
 import { Cancellation } from './cancellation.js';
 import { connectionFactsOfRequest } from './connection-facts.js';
 import type { ConnectionFacts } from './connection-facts.js';
@@ -30,7 +31,9 @@ export class Exchange {
   readonly rawHeaders: readonly string[];
   /** Those that the gateway reads. Node's own `headers` would be built anew for each request, and is asked for nothing. */
   readonly headers: DecisiveHeaders;
-  /** Null while the client address is not known. */
+  /** Null where it is not known. */
+  clientAddress: IpAddress | null = null;
+  /** Null while they are not known. */
   facts: RequestFacts | null = null;
   /** The list of Tor exits that has the client address; null where none does. */
   torListDigest: string | null = null;
@@ -55,7 +58,7 @@ export class Exchange {
   outcome: Outcome = 'accepted';
   /** What operators should know of a failure; no caller sees it. */
   detail: string | null = null;
-  /** Whether it went to its upstream. */
+  /** Whether a connection to its upstream carried it. */
   forwarded = false;
   /** Milliseconds from sending the request upstream to the headers of its answer. */
   upstreamDuration: number | null = null;
@@ -174,7 +177,7 @@ export class Exchange {
   /** Bytes of the answer's body: those of an upstream's answer that were passed on, or those of the gateway's own. */
   get responseBodyBytes(): number {
     if (this.ownBodyBytes === null) return this.forwardedBodyBytes;
-    return this.response.headersSent && this.request.method !== 'HEAD' ? this.ownBodyBytes : 0;
+    return this.#answered && this.request.method !== 'HEAD' ? this.ownBodyBytes : 0;
   }
 
   /** Whether the whole answer went out. Node ends a stream of HTTP/2 that was reset as if it had. */

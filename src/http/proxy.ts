@@ -115,8 +115,11 @@ class ProxiedRequest implements UpstreamRequest {
     const exchange = this.#exchange;
     if (this.body !== null && exchange.expectsContinue) exchange.response.writeContinue();
     this.#sentAt = performance.now();
-    exchange.forwarded = true;
     upstream.send(this);
+  }
+
+  onStart(): void {
+    this.#exchange.forwarded = true;
   }
 
   onBody(bytes: number): void {

@@ -30,11 +30,9 @@ export interface FactSources {
  * @throws GatewayError where the caller's address cannot be known
  */
 export function factsOf(exchange: Exchange, headers: DecisiveHeaders, sources: FactSources): RequestFacts {
-  const { request, match, connection } = exchange;
+  const { request, match, connection, clientAddress } = exchange;
   const { remote, tls } = connection;
   if (remote === null) throw new GatewayError('client_closed', 'the socket has no peer any more');
-  const believed = believedProxies(exchange, sources.trustedProxies);
-  const clientAddress = resolveClientAddress(remote, headers.forwardedFor, believed);
   if (clientAddress === null) {
     throw new GatewayError('invalid_forwarded_for', 'a trusted proxy sent an X-Forwarded-For entry that is no address');
   }
@@ -42,7 +40,7 @@ export function factsOf(exchange: Exchange, headers: DecisiveHeaders, sources: F
   exchange.whereabouts = sources.geoIp?.whereabouts(clientAddress) ?? null;
   return {
     environment: sources.environment,
-    secure: isSecure(remote, tls !== null, headers.forwardedProto, believed),
+    secure: isSecure(remote, tls !== null, headers.forwardedProto, believedProxies(exchange, sources.trustedProxies)),
     clientAddress,
     torExit,
     onionService:
@@ -55,6 +53,11 @@ export function factsOf(exchange: Exchange, headers: DecisiveHeaders, sources: F
     access: accessOf(request.method ?? ''),
     now: exchange.receivedAt,
   };
+}
+
+/** The client address, as the proxies say that are believed; null where nobody knows it. */
+export function clientAddressOf({ connection, headers }: Exchange, believed: IpRanges): IpAddress | null {
+  return connection.remote === null ? null : resolveClientAddress(connection.remote, headers.forwardedFor, believed);
 }
 
 /** The proxies whose headers are believed on this request's connection. */

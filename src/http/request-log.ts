@@ -2,6 +2,7 @@ import type { ExposedKeys } from '../gateway/exposed-keys.js';
 import type { Clock, TraceExport } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { GatewayMetrics, RequestDurations } from '../telemetry/metrics.js';
+import { uniqueId } from '../telemetry/unique-id.js';
 import { accessLine, refusedLine } from './access-log.js';
 import type { Exchange } from './exchange.js';
 import type { RefusedRequest } from './protocol-errors.js';
@@ -32,6 +33,7 @@ export class RequestLog {
   /** Tells of a request that is over. */
   ended(exchange: Exchange): void {
     const { metrics, traces, environment } = this.#options;
+    if (exchange.id === '') exchange.id = uniqueId(); // it was not even looked at, behind one that ended the connection
     const route = exchange.match?.route.path ?? 'none';
     metrics.countRequest({ code: exchange.outcome, status: exchange.status, route });
     metrics.observeDurations(route, durationsOf(exchange));

@@ -17,7 +17,7 @@ export function requestSpan(exchange: Exchange, environment: string): Span | nul
     'gateway.decision.duration': exchange.decisionDuration,
   };
   if (match !== null) attributes['http.route'] = match.route.path;
-  if (exchange.facts !== null) attributes['client.address'] = exchange.facts.clientAddress.text;
+  if (exchange.clientAddress !== null) attributes['client.address'] = exchange.clientAddress.text;
   if (credential !== null) {
     attributes['gateway.merchant.id'] = credential.merchantId;
     attributes['gateway.key.id'] = credential.keyId;

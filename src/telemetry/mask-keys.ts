@@ -1,7 +1,7 @@
-/** A key, and whatever stands behind it up to the next part of a URL or the next word: a piece of it may be encoded. */
-const keyForm = /svc_(?:live|test)_\s*[^/\s?&#"']*/gi;
+/** A key, and whatever stands behind it up to the next word: one that was made elsewhere may have any of these characters. */
+const keyForm = /svc_(?:live|test)_\s*[^\s"']*/gi;
 /** The same in JSON, where a backslash belongs to the character behind it. */
-const keyInJsonForm = /svc_(?:live|test)_[^/\s?&#"'\\]*/gi;
+const keyInJsonForm = /svc_(?:live|test)_[^\s"'\\]*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
 /** Without any of these there is no key, written plainly or encoded; most texts are so. */
 const maybeKey = /svc_|%/i;

@@ -57,6 +57,7 @@ function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promi
       bodyAtHand: () => null,
       bodyIsWhole: () => true,
       cancellation: new Cancellation(),
+      onStart: () => undefined,
       onUploadEnd: () => undefined,
       onHeaders: () => undefined,
     };

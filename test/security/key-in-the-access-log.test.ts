@@ -47,6 +47,8 @@ t.test(
       await ask(gateway, { path: `/v1/transactions/${encoded}` }),
       await ask(gateway, { path: `/v1/transactions/${encoded.replaceAll('%', '%25')}` }),
       await ask(gateway, { path: `/v1/x/svc_live_/${encoded}` }),
+      await ask(gateway, { path: `/v1/x/svc_live_Zm9/${secret}==` }),
+      await ask(gateway, { headers: [['user-agent', `curl svc_live_a/b?c#d&${secret}`]] }),
       await ask(gateway, { path: `/v1/svc_live_${secret.replaceAll('g', '%67')}` }),
       await ask(gateway, { path: `/v1/transactions&x-api-key=${key}` }),
       await ask(gateway, { path: `/v1/transactions%3Fapi_key=${key}` }),

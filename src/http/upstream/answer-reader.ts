@@ -24,6 +24,8 @@ const readBytes = 65_536;
 
 /** Where an answer goes. */
 export interface AnswerTarget {
+  /** Hears that a connection carries the request. */
+  onStart(): void;
   /** Hears that the headers have come. */
   onHeaders(): void;
   answered(answer: UpstreamAnswer): void;
@@ -61,6 +63,7 @@ export class AnswerReader implements AnswerEvents {
   /** Hears which connection carries the request. */
   onStart(connection: Connection): void {
     this.#connection = connection;
+    this.#target.onStart();
   }
 
   onHead({ statusCode, headers }: AnswerHead): void {

@@ -63,6 +63,10 @@ export class UpstreamCall implements AnswerTarget {
     }
   }
 
+  onStart(): void {
+    this.#request.onStart();
+  }
+
   onHeaders(): void {
     clearTimeout(this.#deadline);
     this.#request.onHeaders();

@@ -40,6 +40,8 @@ export interface UpstreamRequest {
   bodyAtHand(): Buffer | null;
   /** Whether all of the body has come, asked when it ends: half of one must not pass for a whole one. */
   bodyIsWhole(): boolean;
+  /** Hears that a connection carries it: from then on nobody knows whether it was carried out. */
+  onStart(): void;
   /** Hears that no more of a body that was passed on in pieces is wanted, because it is whole or for another reason. */
   onUploadEnd(): void;
   /** Hears that the headers of the answer have come. */
