@@ -148,6 +148,9 @@ t.test('two workers are one gateway: one port, one fetcher, one answer to operat
   t.equal((await ask(first.gateway, { path: '/v1/transactions', headers })).status, 200);
   await until(() => first.pids(1).length === 2);
   await untilTrue(first.isReady);
+  const after = await (await fetch(`${first.management}/metrics`)).text();
+  const count = /gateway_request_duration_seconds_count\{route="\/transactions"\} (\d+)\n/.exec(after)?.[1];
+  t.equal(Number(count), asked + 1, 'what the worker had counted that ended is counted still');
 
   const replacement = await createSelfSigned(new Date());
   writeFileSync(file('cert.txt'), replacement.cert);

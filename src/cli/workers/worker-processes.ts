@@ -4,8 +4,8 @@ import type { RunningGateway } from '../../http/start-gateway.js';
 import { aggregateFigures } from '../../telemetry/aggregate-figures.js';
 import type { RenderedMetrics } from '../../telemetry/aggregate-figures.js';
 import type { Logger } from '../../telemetry/logger.js';
-import { figureOfReadiness } from '../../telemetry/metrics.js';
 import type { WorkerAnswer } from './worker.js';
+import { WorkerFigures } from './worker-figures.js';
 import { WorkerProcess } from './worker-process.js';
 
 /** A worker that cannot start is tried again so much later, and not in a tight loop. */
@@ -16,6 +16,7 @@ export class WorkerProcesses {
   readonly #count: number;
   readonly #log: Logger;
   readonly #workers = new Map<number, WorkerProcess>();
+  readonly #figures = new WorkerFigures<WorkerProcess>();
   #allStarted = false;
   #stopping = false;
 
@@ -47,7 +48,9 @@ export class WorkerProcesses {
 
   /** Whether all of them are ready, and what operators should know of that. */
   async health(): Promise<Health> {
-    const answers = await this.#ask();
+    const answers: readonly (readonly [number: number, answer: WorkerAnswer | null])[] = await Promise.all(
+      [...this.#workers].map(async ([number, worker]) => [number, await worker.ask()] as const),
+    );
     const problems = answers.flatMap(([number, answer]) =>
       (answer?.health.problems ?? ['does not answer']).map((problem) => `worker ${number}: ${problem}`),
     );
@@ -61,8 +64,12 @@ export class WorkerProcesses {
 
   /** The metrics of all of them as one. */
   async render(): Promise<RenderedMetrics> {
-    const figures = (await this.#ask()).map(([, answer]) => answer?.figures ?? [figureOfReadiness(false)]);
-    return aggregateFigures(figures);
+    const figures = await Promise.all(
+      [...this.#workers.values()].map(async (worker) =>
+        this.#figures.of(worker, (await worker.ask())?.figures ?? null),
+      ),
+    );
+    return aggregateFigures([...figures, await this.#figures.ofEnded()]);
   }
 
   /** Has all of them drain, and waits until they have ended. */
@@ -76,15 +83,12 @@ export class WorkerProcesses {
     );
   }
 
-  #ask(): Promise<(readonly [number: number, answer: WorkerAnswer | null])[]> {
-    return Promise.all([...this.#workers].map(async ([number, worker]) => [number, await worker.ask()] as const));
-  }
-
   #run(number: number): WorkerProcess {
     const worker = new WorkerProcess(number);
     this.#workers.set(number, worker);
     this.#log.info({ worker: number, pid: worker.pid }, 'a worker process begins');
     void worker.ended.then((end) => {
+      this.#figures.ended(worker);
       if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // the start fails
       this.#log.error({ worker: number, ...end }, 'a worker process ended, and is replaced');
       setTimeout(
