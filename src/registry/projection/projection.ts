@@ -40,6 +40,8 @@ export class Projection {
   /** Projects everything that is waiting, and the whole database where the store does not hold it. */
   async run(): Promise<void> {
     const { database, store } = this.#options;
+    // Whoever cannot reach the store must not keep the lease from those who can.
+    await store.readMeta();
     if (!(await this.#lease.take())) return;
     const meta = await store.readMeta();
     const keepsAll = await store.isWhole();
