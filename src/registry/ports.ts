@@ -40,7 +40,7 @@ export interface RecordsStore {
    * @param change the revision of the newest change among them; null where they are written anew, unchanged
    */
   write(entries: readonly StoreEntry[], change: number | null): Promise<void>;
-  /** The revision that was published last; 0 where there was none, or one that is no number. */
+  /** The revision that was published last; 0 where there was none, or one that is no revision. */
   readRevision(): Promise<number>;
   /** Tells gateways that every record of this revision is written, which they then acknowledge. */
   publishRevision(revision: number): Promise<void>;

@@ -58,8 +58,10 @@ t.test(
       await server.client.set('a*[b]:meta', damaged);
       t.equal(await store.readMeta(), null, damaged);
     }
-    await server.client.set('a*[b]:revision', 'x');
-    t.equal(await store.readRevision(), 0);
+    for (const damaged of ['x', '-1', '1.5', String(2 ** 51)]) {
+      await server.client.set('a*[b]:revision', damaged);
+      t.equal(await store.readRevision(), 0, damaged);
+    }
   },
 );
 

@@ -352,6 +352,10 @@ t.test('a store that has lost changes decides nothing until it has them again', 
   t.equal(await ask(store), 'could not ask');
   await server.client.set('mg:revision', '8');
   await until(async () => (await ask(store)).startsWith('ACTIVE'), 'the registry has written them again');
+  await server.client.set('mg:revision', String(2 ** 51));
+  await until(async () => (await ask(store)) === 'could not ask', 'no registry counts so far');
+  await server.client.set('mg:revision', '8');
+  await until(async () => (await ask(store)).startsWith('ACTIVE'), 'nor is the right one taken for a loss after that');
   await server.client.set('mg:revision', '1');
   await seed(server, { 'mg:meta': { ...(seededRecords['mg:meta'] as object), generation: '02REBUILT' } });
   await until(async () => (await ask(store)).startsWith('ACTIVE'), 'records of another generation count anew');

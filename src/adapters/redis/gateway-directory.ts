@@ -1,8 +1,6 @@
 import type { LiveGateway } from '../../registry/ports.js';
 import Type, { Compile } from '../../typebox/typebox.js';
-
-/** No registry ever counts so far; a higher revision is a damaged record, and the registry would take it for its own. */
-const highestRevision = 2 ** 50;
+import { highestRevision } from './revision.js';
 
 const acknowledgement = Compile(
   Type.Object({

@@ -7,6 +7,7 @@ import { InvalidationListener } from './invalidation-listener.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
+import { revisionIn } from './revision.js';
 import { scanNames } from './scan-names.js';
 import { usableMetaRecord } from './store-state.js';
 
@@ -82,8 +83,7 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async readRevision(): Promise<number> {
-    const revision = Number(await this.#redis.get(this.#names.revision));
-    return Number.isSafeInteger(revision) && revision > 0 ? revision : 0;
+    return revisionIn(await this.#redis.get(this.#names.revision)) ?? 0;
   }
 
   async publishRevision(revision: number): Promise<void> {

@@ -1,4 +1,5 @@
 import { MalformedRecord, parseMetaRecord } from '../../gateway/records.js';
+import { revisionIn } from './revision.js';
 
 const notAsked = 'it is not known yet whether the store is seeded';
 
@@ -32,11 +33,11 @@ export class StoreState {
    * @returns the revision of the newest change
    */
   accept(meta: string | null, newest: string | null): number {
-    const revision = Number(newest ?? 0);
+    const revision = revisionIn(newest);
     this.#doubted = false;
     try {
       const generation = generationOf(meta);
-      if (!Number.isSafeInteger(revision) || revision < 0) throw new MalformedRecord('the revision is not a number');
+      if (revision === null) throw new MalformedRecord('the revision is not a number');
       if (generation !== this.#generation) this.#highestRevision = 0;
       this.#generation = generation;
       this.#reason =
@@ -48,7 +49,7 @@ export class StoreState {
       if (!(error instanceof MalformedRecord)) throw error;
       this.#reason = error.message;
     }
-    return revision;
+    return revision ?? 0;
   }
 
   /** Takes what was known for nothing, until the store has been asked again. */

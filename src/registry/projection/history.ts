@@ -14,8 +14,8 @@ export async function readHistory(database: RegistryDatabase): Promise<History> 
 }
 
 /**
- * Begins a new history after a revision that gateways know and this database does not: it was restored from a backup, or
- * is a new one. Otherwise they would seem to have acknowledged the next changes before these are made.
+ * Begins a new history after a revision that gateways or their store know and this database does not: it was restored from
+ * a backup, or is a new one. Otherwise they would seem to have acknowledged the next changes before these are made.
  * @returns whether that was necessary
  */
 export async function continueAfter(

@@ -24,6 +24,7 @@ export interface ProjectionOptions extends LeaseOptions {
 export class Projection {
   readonly #options: ProjectionOptions;
   readonly #lease: Lease;
+  /** The highest revision that this process has published, or found in the store. */
   #published = 0;
   #isContinued = false;
 
@@ -34,7 +35,7 @@ export class Projection {
 
   /** Whether every record of this revision, and of those before it, is in the store. */
   async hasProjected(revision: number): Promise<boolean> {
-    return this.#published >= revision || !(await isWaiting(this.#options.database, revision));
+    return !(await isWaiting(this.#options.database, revision));
   }
 
   /** Projects everything that is waiting, and the whole database where the store does not hold it. */
@@ -45,10 +46,14 @@ export class Projection {
     if (!(await this.#lease.take())) return;
     const meta = await store.readMeta();
     const keepsAll = await store.isWhole();
-    if (!this.#isContinued || meta === null) await this.#continueHistory();
+    // Before the history: a change is committed before it is published, so a store that is ahead knows what the database lost.
+    const named = await store.readRevision();
+    this.#published = Math.max(this.#published, named);
+    const isBehind = (await readHistory(database)).revision < this.#published;
+    if (!this.#isContinued || meta === null || isBehind) await this.#continueHistory();
     const history = await readHistory(database);
     const isOurs = meta?.generation === history.generation;
-    const isWhole = isOurs && keepsAll && !(await this.#hasLostChanges(history.revision));
+    const isWhole = isOurs && keepsAll && !(await this.#hasLostChanges(named, history.revision));
     if (!isWhole && !(await this.#rebuild(history))) return;
     await this.#drain();
   }
@@ -60,15 +65,14 @@ export class Projection {
 
   async #continueHistory(): Promise<void> {
     const { database, store, newGeneration } = this.#options;
-    const known = Math.max(0, ...(await store.gateways()).map(({ revision }) => revision));
+    const known = Math.max(this.#published, ...(await store.gateways()).map(({ revision }) => revision));
     await continueAfter(database, known, newGeneration());
     this.#isContinued = true;
   }
 
   /** A replica that was promoted may lack what was written last, a revocation perhaps; then it names an older revision. */
-  async #hasLostChanges(newest: number): Promise<boolean> {
-    const { database, store } = this.#options;
-    return !(await isWaiting(database, newest)) && (await store.readRevision()) < newest;
+  async #hasLostChanges(named: number, newest: number): Promise<boolean> {
+    return named < newest && !(await isWaiting(this.#options.database, newest));
   }
 
   /** @returns whether this process still projects */
@@ -115,7 +119,7 @@ export class Projection {
     return (await this.#lease.finish({ names, revision }, () => Promise.resolve())) && (await this.#drain());
   }
 
-  /** A rebuild begins with an older number than those of the changes meanwhile. */
+  /** A rebuild begins with an older number than those of the changes meanwhile; gateways must see none that goes back. */
   async #publish(revision: number): Promise<void> {
     const newest = Math.max(revision, this.#published);
     await this.#options.store.publishRevision(newest);

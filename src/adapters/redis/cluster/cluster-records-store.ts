@@ -4,6 +4,7 @@ import { GatewayDirectory } from '../gateway-directory.js';
 import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
 import { RecordNames } from '../record-names.js';
+import { revisionIn } from '../revision.js';
 import { scanNames } from '../scan-names.js';
 import { usableMetaRecord } from '../store-state.js';
 import { asText, callEach, callOne } from './cluster-calls.js';
@@ -103,8 +104,7 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   async readRevision(): Promise<number> {
-    const revision = Number(await this.#get(this.#names.revision));
-    return Number.isSafeInteger(revision) && revision > 0 ? revision : 0;
+    return revisionIn(await this.#get(this.#names.revision)) ?? 0;
   }
 
   publishRevision(revision: number): Promise<void> {

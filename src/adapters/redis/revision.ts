@@ -1,0 +1,8 @@
+/** No registry ever counts so far; a higher revision is a damaged record, and the registry would take it for its own. */
+export const highestRevision = 2 ** 50;
+
+/** The revision in a text; 0 where there is no text, null where it holds none. */
+export function revisionIn(text: string | null): number | null {
+  const revision = Number(text ?? 0);
+  return Number.isSafeInteger(revision) && revision >= 0 && revision <= highestRevision ? revision : null;
+}
