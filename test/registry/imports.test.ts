@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { sql } from 'kysely';
 import t, { type Test } from 'tap';
 import type { Checked } from '../../src/registry/imports/schema.js';
 import type { RegistryEvent } from '../../src/registry/events/schema.js';
@@ -95,6 +96,35 @@ onEachDatabase('merchants and keys are imported whole, projected, and in the aud
   t.equal((await events('action=keys.imported')).length, 2);
   t.equal((await events('merchantId=m_b')).length, 2);
 });
+
+onEachDatabase(
+  'the pages of what was imported at once leave nothing out, also where it changes meanwhile',
+  async (t, url) => {
+    const { call, database, send } = await importing(t, url);
+    const ids = Array.from({ length: 60 }, (_, index) => `m_${index}`);
+    await send([
+      ...ids.map((id) => merchantEntry(id)),
+      ...ids.map((id) => keyEntry(id, { merchantId: 'm_0', keyId: id })),
+    ]);
+    // PostgreSQL does so by itself, in time, and then sorts what it finds in place of following an index.
+    await sql`analyze`.execute(database);
+    const listed = async (path: string, change: (id: string) => Promise<unknown>): Promise<string[]> => {
+      const found: string[] = [];
+      for (let page = 1; page <= 9; page += 1) {
+        const { data } = (await call<{ id?: string; keyId: string }[]>('GET', `${path}?per_page=7&page=${page}`)).body;
+        found.push(...data.map(({ id, keyId }) => id ?? keyId));
+        await change(found[0] ?? '');
+      }
+      return found.toSorted();
+    };
+    const merchants = await listed('/merchants', (id) =>
+      call('PATCH', `/merchants/${id}`, { body: { goLive: false } }),
+    );
+    t.same(merchants, ids.toSorted());
+    const keys = await listed('/merchants/m_0/keys', (id) => call('POST', `/keys/${id}/revoke`));
+    t.same(keys, ids.toSorted());
+  },
+);
 
 onEachDatabase('what is there already stays as it is, and other content is refused whole', async (t, url) => {
   const { call, check, events, rows, send } = await importing(t, url);

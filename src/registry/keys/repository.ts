@@ -21,7 +21,14 @@ export async function listKeys(database: RegistryDatabase, merchantId: string, p
   const { offset, limit } = rangeOf(paging);
   const owned = database.selectFrom('api_keys').where('merchant_id', '=', merchantId);
   const { total } = await owned.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
-  const rows = await owned.selectAll().orderBy('created_revision', 'desc').offset(offset).limit(limit).execute();
+  const rows = await owned
+    .selectAll()
+    .orderBy('created_revision', 'desc')
+    // What was imported at once has one number, and no order without this: pages would repeat some and leave out others.
+    .orderBy('key_id', 'desc')
+    .offset(offset)
+    .limit(limit)
+    .execute();
   return { items: rows.map(toApiKey), totalRecords: total };
 }
 

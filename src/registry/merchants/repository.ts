@@ -29,7 +29,14 @@ export async function listMerchants(
     wanted = wanted.where(sql<boolean>`lower(name) like lower(${pattern}) escape '\\'`);
   }
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
-  const rows = await wanted.selectAll().orderBy('created_revision', 'desc').offset(offset).limit(limit).execute();
+  const rows = await wanted
+    .selectAll()
+    .orderBy('created_revision', 'desc')
+    // What was imported at once has one number, and no order without this: pages would repeat some and leave out others.
+    .orderBy('id', 'desc')
+    .offset(offset)
+    .limit(limit)
+    .execute();
   return { items: rows.map(toMerchant), totalRecords: total };
 }
 
