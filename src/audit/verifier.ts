@@ -46,6 +46,8 @@ export class Verifier {
   #file: string | null = null;
   /** Whether the first chain was written to a file; null while none began. */
   #inFile: boolean | null = null;
+  /** The chain of the very first line: of it a part of a log may have that line alone, where another begins behind it. */
+  #leading: ChainCheck | null = null;
   /** A line that is none of a chain: a process that was killed may have left it. */
   #fragment: { readonly place: Place; readonly bytes: number } | null = null;
 
@@ -73,6 +75,8 @@ export class Verifier {
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile);
     const isProved = chain.check(line, place);
     this.#newest = chain;
+    if (this.#lines === 1) this.#leading = chain;
+    else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
     // What a line says is only believed when it is proved: a changed one would accuse others.
     if (isProved && line.sequence === 1 && line.checkpoint !== null) {
       this.#judgePredecessor(line.checkpoint, place, isFirstOfFile);
@@ -120,6 +124,11 @@ export class Verifier {
     });
     this.#chains.set(line.id, chain);
     return chain;
+  }
+
+  #mayFollowLeading({ sequence, checkpoint }: SealedLine): boolean {
+    const named = checkpoint?.predecessor?.id ?? null;
+    return sequence === 1 && (named === null || named === this.#leading?.id);
   }
 
   /** The line of another process must stand before a start that names it, and nothing before one that found no line. */
@@ -175,6 +184,12 @@ export class Verifier {
     if (chain.lost > 0)
       this.#notes.push(`the chain ${chain.id} tells of lines that had no room and were lost: ${chain.lost}`);
     if (newest === null || chain.closed) return;
+    // Without the secret anybody can make such a line: what is behind it would have to go on from its hash.
+    if (chain.unchecked === chain.lines && chain !== this.#leading) {
+      const message = `no line of the chain ${chain.id} goes on from here, and no process names it: nothing proves it`;
+      this.#report({ ...newest.place, kind: 'foreign', message });
+      return;
+    }
     const where = `${at(newest.place)}: the chain ${chain.id}`;
     if (chain.goesOn && chain === this.#newest)
       this.#notes.push(`${where} goes on in another file, which is not given`);

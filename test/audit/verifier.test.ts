@@ -1,41 +1,10 @@
 import { appendFileSync, readFileSync } from 'node:fs';
 import t from 'tap';
-import { Verifier } from '../../src/audit/verifier.js';
-import type { Verdict, VerifierOptions } from '../../src/audit/verifier.js';
+import type { Verdict } from '../../src/audit/verifier.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
 import { openLog, testSecret } from '../telemetry/open-log.js';
 import { requestLine, sampleLog } from './sample-log.js';
-
-const defaults = { secrets: [testSecret], running: false, partial: false };
-
-/** Verifies files that are given as their contents. */
-function verify(files: readonly Buffer[], options: Partial<VerifierOptions> = {}): Verdict {
-  const verifier = new Verifier({ ...defaults, ...options });
-  files.forEach((contents, index) => {
-    const file = `${index + 1}`;
-    let number = 0;
-    for (let from = 0; from < contents.length; number += 1) {
-      const at = contents.indexOf(0x0a, from);
-      const to = at === -1 ? contents.length : at;
-      verifier.take({ file, number: number + 1, bytes: contents.subarray(from, to), ended: at !== -1 });
-      from = to + 1;
-    }
-    if (number === 0) verifier.empty(file);
-  });
-  return verifier.end();
-}
-
-/** Verifies lines, file by file. */
-function verifyLines(files: readonly (readonly string[])[], options: Partial<VerifierOptions> = {}): Verdict {
-  return verify(
-    files.map((lines) => Buffer.from(lines.map((line) => `${line}\n`).join(''))),
-    options,
-  );
-}
-
-function linesOf(contents: Buffer): string[] {
-  return contents.toString('utf8').trimEnd().split('\n');
-}
+import { kindsOf, linesOf, verify, verifyLines } from './verify-log.js';
 
 /** Where the first finding is, as file:line. */
 function firstPlace({ findings: [first] }: Verdict): string {
@@ -137,18 +106,19 @@ t.test('lines of another log under the same secret are found where they were spl
 
 t.test('what is changed is told for what it is, without drawing the rest in', async (t) => {
   const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
-  const kinds = (verdict: Verdict): string[] =>
-    verdict.findings.map(({ file, line, kind }) => `${file}:${line} ${kind}`);
   const edited = one.with(3, (one[3] ?? '').replace('accepted', 'accepteD'));
-  t.same(kinds(verifyLines([edited, two])), ['1:4 edited']);
+  t.same(kindsOf(verifyLines([edited, two])), ['1:4 edited']);
   const rehashed = one.with(3, (one[3] ?? '').replace(/"hash":"./, '"hash":"x').replace('"x', '"0'));
-  t.ok(kinds(verifyLines([rehashed, two])).length <= 1, 'a changed hash is one finding');
+  t.ok(kindsOf(verifyLines([rehashed, two])).length <= 1, 'a changed hash is one finding');
   const renumbered = one.with(3, (one[3] ?? '').replace('"sequence":4', '"sequence":900'));
-  t.same(kinds(verifyLines([renumbered, two])), ['1:4 edited']);
-  t.same(kinds(verifyLines([one.toSpliced(3, 2), two])), ['1:4 missing']);
-  t.same(kinds(verifyLines([one.toSpliced(3, 2, one[4] ?? '', one[3] ?? ''), two])), ['1:4 missing', '1:5 reordered']);
-  t.same(kinds(verifyLines([one, two.slice(0, -1)])), [`2:${two.length - 1} truncated`]);
-  t.same(kinds(verify([Buffer.from(''), Buffer.from(`${two.join('\n')}\n`)])).slice(0, 1), ['1:1 truncated']);
+  t.same(kindsOf(verifyLines([renumbered, two])), ['1:4 edited']);
+  t.same(kindsOf(verifyLines([one.toSpliced(3, 2), two])), ['1:4 missing']);
+  t.same(kindsOf(verifyLines([one.toSpliced(3, 2, one[4] ?? '', one[3] ?? ''), two])), [
+    '1:4 missing',
+    '1:5 reordered',
+  ]);
+  t.same(kindsOf(verifyLines([one, two.slice(0, -1)])), [`2:${two.length - 1} truncated`]);
+  t.same(kindsOf(verify([Buffer.from(''), Buffer.from(`${two.join('\n')}\n`)])).slice(0, 1), ['1:1 truncated']);
 });
 
 t.test('what cannot be proved is told as a note, and proved by who knows more', async (t) => {

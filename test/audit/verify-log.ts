@@ -1,0 +1,49 @@
+import { Verifier } from '../../src/audit/verifier.js';
+import type { Verdict, VerifierOptions } from '../../src/audit/verifier.js';
+import { testSecret } from '../telemetry/open-log.js';
+
+const defaults = { secrets: [testSecret], running: false, partial: false };
+
+/** Verifies files that are given as their contents, and are called `1`, `2` and so on unless named. */
+export function verify(
+  files: readonly Buffer[],
+  options: Partial<VerifierOptions> = {},
+  names: readonly string[] = [],
+): Verdict {
+  const verifier = new Verifier({ ...defaults, ...options });
+  files.forEach((contents, index) => {
+    const file = names[index] ?? `${index + 1}`;
+    let number = 0;
+    for (let from = 0; from < contents.length; number += 1) {
+      const at = contents.indexOf(0x0a, from);
+      const to = at === -1 ? contents.length : at;
+      verifier.take({ file, number: number + 1, bytes: contents.subarray(from, to), ended: at !== -1 });
+      from = to + 1;
+    }
+    if (number === 0) verifier.empty(file);
+  });
+  return verifier.end();
+}
+
+/** Verifies lines, file by file. */
+export function verifyLines(
+  files: readonly (readonly string[])[],
+  options: Partial<VerifierOptions> = {},
+  names: readonly string[] = [],
+): Verdict {
+  return verify(
+    files.map((lines) => Buffer.from(lines.map((line) => `${line}\n`).join(''))),
+    options,
+    names,
+  );
+}
+
+/** The lines of a file. */
+export function linesOf(contents: Buffer): string[] {
+  return contents.toString('utf8').trimEnd().split('\n');
+}
+
+/** The findings, each as `file:line kind`. */
+export function kindsOf({ findings }: Verdict): string[] {
+  return findings.map(({ file, line, kind }) => `${file}:${line} ${kind}`);
+}
