@@ -16,7 +16,7 @@ export class ChainCheck {
   readonly id: string;
   /** The number and the hash of the newest line, as it tells them, and where it stands. */
   newest: { readonly sequence: number; readonly hash: string; readonly place: Place } | null = null;
-  /** Whether its end is known: it says so, or the process behind it does. */
+  /** Whether its newest line is known to be its last: it says so, or the process behind it does. */
   closed = false;
   /** Whether its last line says that it goes on in another file. */
   goesOn = false;
@@ -59,10 +59,11 @@ export class ChainCheck {
     this.#expected = line.sequence + 1;
     this.newest = { sequence: line.sequence, hash: line.hash, place };
     this.goesOn = line.checkpoint?.reason === 'file-end';
+    // A line behind the one that closed it opens it again, whoever named that one.
+    this.closed = line.checkpoint?.reason === 'end';
     if (line.checkpoint !== null) {
       this.lost = line.checkpoint.lost;
       this.lastCheckpointAt = line.checkpoint.at;
-      if (line.checkpoint.reason === 'end') this.closed = true;
     }
     return isProved;
   }
