@@ -7,11 +7,32 @@
 {{- $nested | toJson -}}
 {{- end -}}
 
+{{/* What is set for the gateways of one environment: config, and gateway.config above it. Takes root and settings. */}}
+{{- define "merchant-gateway.gatewayConfig" -}}
+{{- mergeOverwrite (deepCopy .root.Values.config) (deepCopy .settings.config) | toJson -}}
+{{- end -}}
+
+{{/* The same for all environments together: their Tor exits and proxies, for whoever fetches for all. Takes root. */}}
+{{- define "merchant-gateway.sharedConfig" -}}
+{{- $root := .root -}}
+{{- $config := include "merchant-gateway.gatewayConfig" (dict "root" $root "settings" $root.Values.gateway) | fromJson -}}
+{{- $sources := dig "torExits" "sources" list $config -}}
+{{- $proxies := dig "trustedProxies" list $config -}}
+{{- range $environment := include "merchant-gateway.environments" $root | fromJsonArray -}}
+{{- $settings := include "merchant-gateway.gatewayValues" (dict "root" $root "environment" $environment) | fromJson -}}
+{{- $own := include "merchant-gateway.gatewayConfig" (dict "root" $root "settings" $settings) | fromJson -}}
+{{- $sources = concat $sources (dig "torExits" "sources" list $own) -}}
+{{- $proxies = concat $proxies (dig "trustedProxies" list $own) -}}
+{{- end -}}
+{{- mergeOverwrite $config (dict "torExits" (dict "sources" (uniq $sources)) "trustedProxies" (uniq $proxies)) | toJson -}}
+{{- end -}}
+
 {{/* What the chart itself sets. Takes root, part and, for gateways, environment and settings. */}}
 {{- define "merchant-gateway.ownedConfig" -}}
 {{- $owned := dict -}}
 {{- $host := .root.Values.gateway.listenAddress -}}
 {{- if eq .part "gateway" -}}
+  {{- $config := include "merchant-gateway.gatewayConfig" . | fromJson -}}
   {{- $listen := dict "management" (dict "host" .settings.listenAddress "port" 9090) -}}
   {{- if include "merchant-gateway.hasTls" .settings -}}
     {{- $certificate := dict "certFile" "/etc/merchant-gateway/tls/tls.crt" "keyFile" "/etc/merchant-gateway/tls/tls.key" -}}
@@ -20,11 +41,11 @@
   {{- $_ := set $listen "http" (ternary (dict "host" .settings.listenAddress "port" 8080) nil .settings.plainListener) -}}
   {{- $owned = dict "environment" .environment "listen" $listen "limits" (dict "drainDelaySeconds" .settings.drainDelaySeconds) -}}
   {{- if .root.Values.torExits.existingConfigMap -}}
-    {{- $urls := dig "torExits" "sources" list .root.Values.config -}}
+    {{- $urls := dig "torExits" "sources" list $config -}}
     {{- $file := printf "/etc/merchant-gateway/tor-exits/%s" .root.Values.torExits.key -}}
     {{- $_ := set $owned "torExits" (dict "sources" (prepend $urls $file)) -}}
   {{- end -}}
-  {{- if and .root.Values.services.enabled (not (dig "upstreams" dict .root.Values.config)) -}}
+  {{- if and .root.Values.services.enabled (not (dig "upstreams" dict $config)) -}}
     {{- $url := printf "http://%s-services:%v" (include "merchant-gateway.fullname" .root) .root.Values.services.servicePort -}}
     {{- $upstream := dict "url" $url -}}
     {{- $_ := set $owned "upstreams" (dict "transactions" $upstream "payouts" $upstream "customers" $upstream) -}}
@@ -56,9 +77,9 @@
 {{- if .isMigration -}}
 {{- $config = dict -}}
 {{- else if eq .part "gateway" -}}
-{{- $config = omit (mergeOverwrite $config (deepCopy .settings.config)) "registry" "services" -}}
+{{- $config = omit (include "merchant-gateway.gatewayConfig" . | fromJson) "registry" "services" -}}
 {{- else if eq .part "tor-exits" -}}
-{{- $config = pick $config "keyStore" "torExits" "trustedProxies" "log" -}}
+{{- $config = pick (include "merchant-gateway.sharedConfig" . | fromJson) "keyStore" "torExits" "trustedProxies" "log" -}}
 {{- else -}}
 {{- $config = pick $config (ternary "keyStore" "identity" (eq .part "registry")) "limits" "log" .part -}}
 {{- end -}}

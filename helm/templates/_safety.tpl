@@ -2,7 +2,7 @@
 {{- define "merchant-gateway.gatewayProblems" -}}
 {{- $problems := list -}}
 {{- $settings := .settings -}}
-{{- $config := mergeOverwrite (deepCopy .root.Values.config) (deepCopy $settings.config) -}}
+{{- $config := include "merchant-gateway.gatewayConfig" . | fromJson -}}
 {{- $proxies := dig "trustedProxies" list $config -}}
 {{- $hasTls := include "merchant-gateway.hasTls" $settings -}}
 {{- $service := $settings.service -}}
@@ -43,6 +43,12 @@
 {{- $problems = append $problems "config.keyStore.kind is memory: each pod would have merchants and keys of its own. Use Redis" -}}
 {{- else if not (or (hasKey $redis "url") (hasKey $redis "sentinel") (hasKey $redis "cluster")) -}}
 {{- $problems = append $problems "no Redis: set config.keyStore.redis.url, or sentinel; without them it would be looked for in the pod itself" -}}
+{{- end -}}
+{{- if or (hasKey (dig "keyStore" dict $settings.config) "kind") (hasKey (dig "keyStore" dict $settings.config) "redis") -}}
+{{- $problems = append $problems "gateway.config.keyStore would be the gateways' alone, and the registry would write elsewhere: set config.keyStore. Of keyStore only cache may differ" -}}
+{{- end -}}
+{{- if and .root.Values.services.enabled (hasKey $settings.config "identity") -}}
+{{- $problems = append $problems "gateway.config.identity would be the gateways' alone, and the services would believe another: set config.identity" -}}
 {{- end -}}
 {{- if and $settings.autoscaling.enabled (not (kindIs "invalid" $settings.replicas)) -}}
 {{- $problems = append $problems "gateway.autoscaling with gateway.replicas: each would undo the other. Leave replicas null" -}}

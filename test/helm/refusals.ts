@@ -101,6 +101,19 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /each pod would have merchants and keys of its own/,
     { config: { keyStore: { kind: 'memory' } } },
   ],
+  [
+    "a store of one environment's gateways",
+    /live: gateway\.config\.keyStore would be the gateways' alone/,
+    { environments: { live: { gateway: { config: { keyStore: { redis: { url: 'redis://other:6379' } } } } } } },
+  ],
+  [
+    "an identity of one environment's gateways",
+    /live: gateway\.config\.identity would be the gateways' alone/,
+    {
+      services: { enabled: true },
+      environments: { live: { gateway: { config: { identity: { audience: 'other' } } } } },
+    },
+  ],
   ['PROXY headers of nobody', /proxyProtocol without/, { config: { proxyProtocol: true } }],
   ['two writers of SQLite', /registry\.replicas is above 1 with SQLite/, { registry: { replicas: 2 } }],
   [

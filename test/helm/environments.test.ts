@@ -1,0 +1,63 @@
+import t from 'tap';
+import { parse } from 'yaml';
+import { manifestsIn, render } from './render.js';
+import type { Manifest } from './render.js';
+
+const exits = 'https://check.torproject.org/torbulkexitlist';
+
+function objectsOf(profile: string, values: object): Manifest[] {
+  const rendered = render(profile, values);
+  if (rendered.status !== 0) throw new Error(rendered.stderr);
+  return manifestsIn(rendered);
+}
+
+/** A part's configuration, by the end of its name. */
+function configOf(manifests: readonly Manifest[], end: string): Record<string, unknown> {
+  const map = manifests.find(({ kind, metadata: { name } }) => kind === 'ConfigMap' && name.endsWith(end));
+  return parse((map as unknown as { data: Record<string, string> }).data['gateway.yaml'] ?? '') as never;
+}
+
+function egressPortsOf(manifests: readonly Manifest[], end: string): number[][] {
+  const policy = manifests.find(({ kind, metadata: { name } }) => kind === 'NetworkPolicy' && name.endsWith(end));
+  const { egress } = (policy as unknown as { spec: { egress: { ports: { port: number }[] }[] } }).spec;
+  return egress.map(({ ports }) => ports.map(({ port }) => port));
+}
+
+t.test("an environment's own services are called, and the chart's where it names none", (t) => {
+  const upstreams = Object.fromEntries(
+    ['transactions', 'payouts', 'customers'].map((name) => [name, { url: `http://${name}.core:8080` }]),
+  );
+  const manifests = objectsOf('backing-services', {
+    environments: { live: { gateway: { config: { upstreams } } }, test: { enabled: true } },
+  });
+  t.same(configOf(manifests, '-live').upstreams, upstreams);
+  t.match(configOf(manifests, '-test').upstreams, { payouts: { url: /^http:\/\/release-merchant-gateway-services:/ } });
+  t.end();
+});
+
+t.test("an environment's own sources of Tor exits stay beside those of a ConfigMap, and have a way out", (t) => {
+  const environments = { live: { gateway: { config: { torExits: { sources: [exits] } } } } };
+  const manifests = objectsOf('live-tls', { environments });
+  const file = '/etc/merchant-gateway/tor-exits/tor-exits.txt';
+  t.same(configOf(manifests, '-live').torExits, { sources: [file, exits] });
+  const ways = egressPortsOf(manifests, '-live');
+  t.equal(ways.length, egressPortsOf(objectsOf('live-tls', {}), '-live').length + 1);
+  t.same(ways.at(-1), [80, 443]);
+  t.end();
+});
+
+t.test('the CronJob fetches what any environment has, and knows the proxies of all of them', (t) => {
+  const own = 'https://exits.example/list';
+  const manifests = objectsOf('live-tls', {
+    torExits: { existingConfigMap: '', cronJob: { enabled: true } },
+    gateway: { config: { trustedProxies: ['10.1.0.0/16'], torExits: { sources: [exits] } } },
+    environments: {
+      test: { enabled: true, gateway: { config: { trustedProxies: ['10.2.0.0/16'], torExits: { sources: [own] } } } },
+    },
+  });
+  t.match(configOf(manifests, '-tor-exits'), {
+    torExits: { sources: [exits, own] },
+    trustedProxies: ['10.1.0.0/16', '10.2.0.0/16'],
+  });
+  t.end();
+});
