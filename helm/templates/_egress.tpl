@@ -14,3 +14,47 @@
   {{- end }}
 {{- end }}
 {{- end -}}
+
+{{/* The ports of URLs and of host:port, as a list in JSON. One that only the environment of a pod tells is not known here. */}}
+{{- define "merchant-gateway.portsOf" -}}
+{{- $ports := list -}}
+{{- $ofSchemes := dict "http" 80 "https" 443 "redis" 6379 "rediss" 6379 -}}
+{{- range . -}}
+{{- $authority := regexReplaceAll "^[a-z]+://" . "" | regexFind "^[^/?#]*" -}}
+{{- $port := regexFind ":[0-9]+$" $authority | trimPrefix ":" | default (get $ofSchemes (regexFind "^[a-z]+" .)) -}}
+{{- if $port -}}
+{{- $ports = append $ports (int $port) -}}
+{{- end -}}
+{{- end -}}
+{{- $ports | toJson -}}
+{{- end -}}
+
+{{/* A destination with the ports of what is called there beside its own. Takes destination and urls; JSON. */}}
+{{- define "merchant-gateway.destination" -}}
+{{- $ports := list -}}
+{{- range concat .destination.ports (include "merchant-gateway.portsOf" .urls | fromJsonArray) -}}
+{{- $ports = append $ports (int .) -}}
+{{- end -}}
+{{- dict "to" .destination.to "ports" (uniq $ports) | toJson -}}
+{{- end -}}
+
+{{/* Redis and its sentinels, in the same way. Takes root and config. */}}
+{{- define "merchant-gateway.redisDestination" -}}
+{{- $redis := dig "keyStore" "redis" dict .config -}}
+{{- $servers := concat (default list $redis.cluster) (default list (default dict $redis.sentinel).servers) -}}
+{{- $urls := append $servers (default "" $redis.url) -}}
+{{- include "merchant-gateway.destination" (dict "destination" .root.Values.networkPolicy.egress.redis "urls" $urls) -}}
+{{- end -}}
+
+{{/* The upstreams of one environment, in the same way. Takes root and config, which is the one that is rendered. */}}
+{{- define "merchant-gateway.upstreamDestination" -}}
+{{- $urls := list -}}
+{{- range .config.upstreams -}}
+{{- $urls = append $urls .url -}}
+{{- end -}}
+{{- if .root.Values.services.enabled -}}
+{{- /* A policy sees the port of the pod, whatever that of its Service is. */}}
+{{- $urls = append $urls (printf "services:%s" (include "merchant-gateway.partPort" "services")) -}}
+{{- end -}}
+{{- include "merchant-gateway.destination" (dict "destination" .root.Values.networkPolicy.egress.upstreams "urls" $urls) -}}
+{{- end -}}

@@ -1,0 +1,112 @@
+import t from 'tap';
+import { parse, stringify } from 'yaml';
+import { manifestsIn, profiles, render } from './render.js';
+import type { Manifest } from './render.js';
+
+interface Policy extends Manifest {
+  readonly spec: { readonly egress?: readonly { readonly ports: readonly { readonly port: number | string }[] }[] };
+}
+
+const portsOfSchemes: Readonly<Record<string, string>> = { http: '80', https: '443', redis: '6379', rediss: '6379' };
+
+/** The ports of all URLs and servers in a configuration that a part connects to. */
+function portsIn(text: string): number[] {
+  const urls = [...text.matchAll(/\b(https?|rediss?):\/\/(?:\[[^\]]+\]|[^\s/:]+)(?::(\d+))?/g)].map(
+    ([, scheme = '', port]) => port ?? portsOfSchemes[scheme],
+  );
+  const servers = [...text.matchAll(/- [a-z0-9.-]+:(\d+)$/gm)].map(([, port]) => port);
+  return [...urls, ...servers].map(Number);
+}
+
+function portsOf(policy: Policy | undefined): (number | string)[] {
+  return (policy?.spec.egress ?? []).flatMap(({ ports }) => ports.map(({ port }) => port));
+}
+
+/** The part of a configuration that its own pod connects by; the services alone fetch keys, and a CronJob the Tor exits. */
+function calledBy(name: string, text: string, hasFetcher: boolean): string {
+  const config = parse(text) as Record<string, unknown>;
+  if (!name.endsWith('-services')) delete config.identity;
+  if (hasFetcher && !name.endsWith('-tor-exits')) delete config.torExits;
+  return stringify(config);
+}
+
+/** What each configuration calls, and may not by the NetworkPolicy of the same name. */
+function blocked(manifests: readonly Manifest[]): string[] {
+  const policies = new Map(
+    manifests.filter(({ kind }) => kind === 'NetworkPolicy').map((one) => [one.metadata.name, one as Policy]),
+  );
+  const hasFetcher = manifests.some(({ kind }) => kind === 'CronJob');
+  return manifests.flatMap((one) => {
+    const text = (one as Manifest & { data?: Record<string, string> }).data?.['gateway.yaml'];
+    const { name } = one.metadata;
+    if (text === undefined || name.endsWith('-migration')) return [];
+    const open = portsOf(policies.get(name)).map((port) => (port === 'management' ? 9090 : port));
+    return portsIn(calledBy(name, text, hasFetcher))
+      .filter((port) => !open.includes(port))
+      .map((port) => `${name}: ${port}`);
+  });
+}
+
+/** Each destination on ports that no default has. */
+const elsewhere = {
+  config: {
+    keyStore: { redis: { url: 'rediss://redis:16379/1' } },
+    upstreams: { core: { url: 'http://core:18080' }, ledger: { url: 'https://ledger' } },
+    routes: [{ path: '/payouts', upstream: 'core', resource: 'payouts' }],
+    traces: { endpoint: 'https://collector:14318/v1/traces' },
+    torExits: { enabled: true, sources: ['https://exits.example:8444/list', 'https://[2001:db8::7]:8445/'] },
+  },
+  networkPolicy: { enabled: true },
+};
+
+t.test('a part may connect to whatever its configuration names', (t) => {
+  for (const profile of profiles) {
+    for (const values of [{ networkPolicy: { enabled: true } }, elsewhere]) {
+      const { status, stdout, stderr } = render(profile, values);
+      t.equal(status, 0, `${profile}: ${stderr}`);
+      t.same(blocked(manifestsIn({ status, stdout, stderr })), [], profile);
+    }
+  }
+  t.end();
+});
+
+t.test('what an environment, a Service of another port or the services themselves name is open too', (t) => {
+  const rendered = render('backing-services', {
+    ...elsewhere,
+    config: { identity: { publicKeysUrl: 'http://keys:9191/' } },
+    services: { servicePort: 80 },
+    environments: {
+      test: { enabled: true, gateway: { config: { upstreams: { core: { url: 'http://core:28080' } } } } },
+    },
+    networkPolicy: { egress: { upstreams: { ports: [443] } } },
+  });
+  const manifests = manifestsIn(rendered);
+  t.equal(rendered.status, 0, rendered.stderr);
+  t.same(blocked(manifests), []);
+  const policyOf = (end: string) =>
+    manifests.find(({ kind, metadata: { name } }) => kind === 'NetworkPolicy' && name.endsWith(end)) as Policy;
+  t.ok(portsOf(policyOf('-live')).includes(7080), "the services' pods listen on another port than their Service");
+  t.ok(portsOf(policyOf('-test')).includes(28080));
+  t.notOk(portsOf(policyOf('-live')).includes(28080), 'one environment opens nothing for the other');
+  t.end();
+});
+
+t.test('a protected Redis takes connections on the port that its URL names', (t) => {
+  const manifests = manifestsIn(render('backing-services', elsewhere));
+  const policy = manifests.find(
+    ({ kind, metadata: { name } }) => kind === 'NetworkPolicy' && name.endsWith('-redis'),
+  ) as unknown as { spec: { ingress: { ports: { port: number }[] }[] } };
+  t.match(
+    policy.spec.ingress[0]?.ports.map(({ port }) => port),
+    [6379, 26379, 16379],
+  );
+  t.end();
+});
+
+t.test('a port that only the pod knows is left to the values', (t) => {
+  const upstreams = { core: { url: '${CORE_URL}' }, other: { url: 'http://${HOST}:${PORT}' } };
+  const rendered = render('behind-ingress', { config: { upstreams } });
+  const policy = manifestsIn(rendered).find(({ kind }) => kind === 'NetworkPolicy') as Policy;
+  t.same(portsOf(policy), [53, 53, 6379, 26379, 80, 443, 7080]);
+  t.end();
+});
