@@ -377,9 +377,12 @@ t.test('the management listener tells health and counts, and nothing of it is on
   t.notMatch(text, 'chosen-by-a-caller', 'no caller can make a new series');
   t.equal((await fetch(`${management}/livez`)).status, 200);
   t.equal((await fetch(`${management}/readyz`)).status, 200);
-  const unknown = await fetch(`${management}/nowhere`);
-  t.equal(unknown.status, 404);
-  t.equal(await unknown.text(), envelope('Not found'));
+  const json = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{' };
+  for (const init of [{}, json, { method: 'POST', body: 'x'.repeat(2_000_000) }]) {
+    const unknown = await fetch(`${management}/nowhere`, init);
+    t.equal(unknown.status, 404);
+    t.equal(await unknown.text(), envelope('Not found'));
+  }
   for (const bytes of ['GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n', 'garbage\r\n\r\n']) {
     const received = await exchangeBytes(connect(gateway.management, null), bytes, (text) => text.endsWith('}'));
     t.equal(parseAnswer(received).body, envelope('Malformed HTTP request'), 'its errors are in the envelope as well');
