@@ -1,5 +1,6 @@
 import type { Clock } from '../../gateway/ports.js';
 import type { Environment } from '../../policy/key-format.js';
+import { Acknowledgement } from './acknowledgement.js';
 import type { Outage } from './outage.js';
 import type { RecordNames } from './record-names.js';
 import type { RecordsLink } from './records-link.js';
@@ -38,6 +39,7 @@ const marginMilliseconds = 5_000;
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
   readonly #state = new StoreState();
+  readonly #acknowledgement: Acknowledgement;
   readonly #timer: NodeJS.Timeout;
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
@@ -49,6 +51,7 @@ export class Heartbeat {
 
   constructor(options: HeartbeatOptions) {
     this.#options = options;
+    this.#acknowledgement = new Acknowledgement(options.clock, options.maxStaleMilliseconds + freshMilliseconds);
     this.#timer = setInterval(() => {
       if (this.#running === null) void this.beat();
     }, everyMilliseconds).unref();
@@ -70,14 +73,14 @@ export class Heartbeat {
     return this.#answers;
   }
 
-  /** The generation of the seeded records; null while it is not known that they are. */
+  /** The generation of the seeded records; null while it is not known that they are, or that they are those of today. */
   get generation(): string | null {
-    return this.#state.generation;
+    return this.#acknowledgement.hasEnded ? null : this.#state.generation;
   }
 
   /** Why nothing can be decided; null while it can, if only from what is held. */
   get reason(): string | null {
-    if (this.#answers) return this.#state.reason;
+    if (this.#answers) return this.#state.reason ?? this.#acknowledgement.reason;
     return this.sinceKnownTrue <= this.#options.maxStaleMilliseconds ? null : 'Redis does not answer';
   }
 
@@ -133,10 +136,12 @@ export class Heartbeat {
       // It lives as long as this gateway might serve what it holds: whoever is not listed serves nothing old.
       const lifetime = maxStaleMilliseconds + freshMilliseconds + marginMilliseconds;
       await link.put(names.gateway(identity.instanceId), JSON.stringify({ revision, ...identity }), lifetime);
+      this.#acknowledgement.put({ wall, monotonic });
       if (link.epoch === epoch) this.#knownTrue = { wall, monotonic };
       this.#goodAt = monotonic;
       this.#report(link.partLost);
     } catch (error) {
+      this.#acknowledgement.failed(error);
       // A single beat that fails is not an outage yet, unless a connection tells of one.
       if (performance.now() - this.#goodAt > freshMilliseconds) this.#report(String(error));
     } finally {
