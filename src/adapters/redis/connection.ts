@@ -29,6 +29,9 @@ const connectTimeoutMilliseconds = 1_000;
 /** How long a connection may be silent after a question before it is opened anew. */
 const longestSilenceMilliseconds = 3_000;
 const longestRetryMilliseconds = 1_000;
+const leavingMilliseconds = 1_000;
+/** A master that was demoted, or cut off, keeps its connections. An older Redis says it behind the name of a script. */
+const refusesWrites = /(?:^|-)(?:READONLY|NOREPLICAS) /;
 
 /**
  * Opens a connection that fails fast and comes back by itself: with ioredis's defaults one GET waits for more than a
@@ -42,6 +45,7 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
       ? { host: hostOf(url), port: Number(url.port || 6379) }
       : { sentinels: [...address.sentinels], name: address.masterName, enableTLSForSentinelMode: isSecure(address) }),
     db: Number(url.pathname.slice(1) || 0),
+    reconnectOnError: leavingWhatRefusesWrites(),
   });
 }
 
@@ -89,7 +93,15 @@ export function isSecure({ url }: RedisAddress): boolean {
 
 type Where = Pick<
   RedisOptions,
-  'host' | 'port' | 'db' | 'sentinels' | 'name' | 'enableTLSForSentinelMode' | 'lazyConnect' | 'retryStrategy'
+  | 'host'
+  | 'port'
+  | 'db'
+  | 'sentinels'
+  | 'name'
+  | 'enableTLSForSentinelMode'
+  | 'lazyConnect'
+  | 'retryStrategy'
+  | 'reconnectOnError'
 >;
 
 function open(address: RedisAddress, onError: (error: Error) => void, where: Where): Redis {
@@ -107,6 +119,16 @@ export function bearRepeatedErrors(redis: Redis): Redis {
   };
   // The socket is made in the turn that begins with `connecting`, or, behind a Sentinel, at the latest by `connect`.
   return redis.on('connecting', () => setImmediate(bear)).on('connect', bear);
+}
+
+/** Opened anew, a connection leads to the new master. Not at each refusal: its name may still lead to the old one. */
+function leavingWhatRefusesWrites(): (error: Error) => boolean {
+  let leftAt = -Infinity;
+  return ({ message }) => {
+    if (!refusesWrites.test(message) || performance.now() - leftAt < leavingMilliseconds) return false;
+    leftAt = performance.now();
+    return true;
+  };
 }
 
 function retryAfter(attempt: number): number {

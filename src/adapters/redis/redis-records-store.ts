@@ -8,6 +8,7 @@ import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
 import { revisionIn } from './revision.js';
+import { SameServer } from './same-server.js';
 import { scanNames } from './scan-names.js';
 import { usableMetaRecord } from './store-state.js';
 
@@ -31,6 +32,10 @@ export class RedisRecordsStore implements RecordsStore {
         if (redis.status === 'ready' && listening.status === 'ready') outage.recovered();
       });
     }
+    const same = new SameServer(redis, listening, () => undefined);
+    redis.on('close', () => {
+      this.#directory.missed(); // the next one may lead to another server
+    });
     const gateways = this.#names.gateway('');
     const listener = new InvalidationListener(listening, [gateways], {
       onChanged: (names) => {
@@ -45,7 +50,7 @@ export class RedisRecordsStore implements RecordsStore {
     });
     this.#directory = new GatewayDirectory({
       get hearing() {
-        return listener.hearing;
+        return listener.hearing && same.holds;
       },
       get epoch() {
         return listener.epoch;
