@@ -1,17 +1,16 @@
 import type { Clock } from '../../gateway/ports.js';
-
-/** A server that is full or cannot save refuses the registry as well, so that no change is confirmed meanwhile. */
-const refusesEverybody = /^(?:OOM|MISCONF) /;
+import { refusesWrites } from './connection.js';
 
 /**
  * Whether the registry may still wait for this gateway. An acknowledgement ends by itself, and nobody waits for a gateway
- * that has none: a server that answers but takes none may have been replaced by another one, where keys are revoked.
+ * that has none: a server that answers but takes no writes may have been replaced by another one, where keys are revoked.
+ * One that is full or cannot save refuses the registry as well, so that no change is confirmed meanwhile.
  */
 export class Acknowledgement {
   readonly #clock: Clock;
   readonly #lifetimeMilliseconds: number;
   #put = { wall: -Infinity, monotonic: -Infinity };
-  #refusedBy: 'nobody' | 'this server' | 'a full server' = 'nobody';
+  #isRefused = false;
 
   /** @param lifetimeMilliseconds how long after it began to be put nothing may be decided without another one */
   constructor(clock: Clock, lifetimeMilliseconds: number) {
@@ -19,27 +18,21 @@ export class Acknowledgement {
     this.#lifetimeMilliseconds = lifetimeMilliseconds;
   }
 
-  /** Whether nothing may be decided any more. */
-  get hasEnded(): boolean {
-    if (this.#refusedBy === 'a full server') return false;
-    const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
-    return age > this.#lifetimeMilliseconds;
-  }
-
   /** Why nothing may be decided; null while something may, or is tried to. */
   get reason(): string | null {
-    return this.#refusedBy !== 'nobody' && this.hasEnded ? 'the store takes no acknowledgements' : null;
+    if (!this.#isRefused) return null;
+    const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
+    return age > this.#lifetimeMilliseconds ? 'the store takes no acknowledgements' : null;
   }
 
   /** Takes in that it was put. @param began before that */
   put(began: { readonly wall: number; readonly monotonic: number }): void {
     this.#put = began;
-    this.#refusedBy = 'nobody';
+    this.#isRefused = false;
   }
 
-  /** Takes in that it could not be put. */
+  /** Takes in why it could not be put. */
   failed(error: unknown): void {
-    const isFull = error instanceof Error && refusesEverybody.test(error.message);
-    this.#refusedBy = isFull ? 'a full server' : 'this server';
+    if (error instanceof Error && refusesWrites.test(error.message)) this.#isRefused = true;
   }
 }

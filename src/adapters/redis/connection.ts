@@ -30,8 +30,8 @@ const connectTimeoutMilliseconds = 1_000;
 const longestSilenceMilliseconds = 3_000;
 const longestRetryMilliseconds = 1_000;
 const leavingMilliseconds = 1_000;
-/** A master that was demoted, or cut off, keeps its connections. An older Redis says it behind the name of a script. */
-const refusesWrites = /(?:^|-)(?:READONLY|NOREPLICAS) /;
+/** What a master says that was demoted, or cut off: it keeps its connections. An older Redis says it behind the name of a script. */
+export const refusesWrites = /(?:^|-)(?:READONLY|NOREPLICAS) /;
 
 /**
  * Opens a connection that fails fast and comes back by itself: with ioredis's defaults one GET waits for more than a

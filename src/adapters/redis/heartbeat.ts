@@ -75,7 +75,7 @@ export class Heartbeat {
 
   /** The generation of the seeded records; null while it is not known that they are, or that they are those of today. */
   get generation(): string | null {
-    return this.#acknowledgement.hasEnded ? null : this.#state.generation;
+    return this.#acknowledgement.reason === null ? this.#state.generation : null;
   }
 
   /** Why nothing can be decided; null while it can, if only from what is held. */
