@@ -8,7 +8,8 @@ import { explainPostgresFailure } from './postgres-failure.js';
  * the statement is not at fault, and may succeed later.
  */
 const passing = /^(?:08|40|53|57|58)|^(?:25006|25P03|55P03)$/;
-const endsConnection = /^(?:08|57P|58)|^25P03$/;
+/** A connection to a server that is read-only stays with it; a new one is made to the first that can be written to. */
+const endsConnection = /^(?:08|57P|58)|^(?:25006|25P03)$/;
 
 /**
  * A connection lent by the pool, whose failures are told apart: what may pass is a DatabaseError, so that it is answered

@@ -272,6 +272,27 @@ t.test('PostgreSQL: a connection that breaks is replaced', postgresAlone, async 
   t.not(after, before);
 });
 
+t.test('PostgreSQL: connections to a server that was read-only are replaced', postgresAlone, async (t) => {
+  const url = await createPostgresDatabase(t);
+  const name = new URL(url).pathname.slice(1);
+  const database = openDatabase<Tables>({ url });
+  t.teardown(() => database.destroy());
+  await migrate(database, first);
+  await database.destroy();
+  await onServer(`alter database ${name} set default_transaction_read_only = on`);
+  const opened = openDatabase<Tables>({ url });
+  t.teardown(() => opened.destroy());
+  const insert = () => opened.insertInto('things').values({ name: null, amount: 1 }).execute();
+  const together = () => Promise.allSettled(Array.from({ length: 5 }, insert));
+  const refused = await together();
+  t.ok(
+    refused.every((one) => one.status === 'rejected' && one.reason instanceof DatabaseError),
+    'as after a failover, where the name leads to the standby for a while',
+  );
+  await onServer(`alter database ${name} set default_transaction_read_only = off`);
+  t.match(await together(), Array(5).fill({ status: 'fulfilled' }));
+});
+
 t.test('PostgreSQL: transactions of several connections do not lose an increment', postgresAlone, async (t) => {
   const database = openDatabase<Tables>({ url: await createPostgresDatabase(t) });
   t.teardown(() => database.destroy());
