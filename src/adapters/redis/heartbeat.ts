@@ -100,7 +100,7 @@ export class Heartbeat {
 
   /** Tries to be fresh again, in bounded time; where it is known that this cannot be, at once. */
   async catchUp(): Promise<void> {
-    await this.#running;
+    if (this.#mayHelp) await this.#running;
     if (!this.fresh && this.#answers && this.#options.link.hearing) await this.beat();
   }
 
@@ -117,6 +117,12 @@ export class Heartbeat {
     await this.#running;
     const { link, names, identity } = this.#options;
     await link.remove(names.gateway(identity.instanceId)).catch(() => undefined);
+  }
+
+  /** Whether a beat under way is worth waiting for: during an outage each would only hold a request up. */
+  get #mayHelp(): boolean {
+    const isFirst = this.#knownTrue.wall === -Infinity;
+    return this.#answers || isFirst;
   }
 
   async #beat(): Promise<void> {
