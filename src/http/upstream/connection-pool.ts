@@ -5,6 +5,7 @@ import { atEndOfTurn } from '../end-of-turn.js';
 import type { AnswerReader } from './answer-reader.js';
 import { Connection } from './connection.js';
 import type { WireRequest } from './connection.js';
+import { sharedLookup } from './shared-lookup.js';
 
 /** How an upstream is connected to. */
 export interface PoolOptions {
@@ -49,6 +50,7 @@ export class ConnectionPool {
       timeout: connectMilliseconds,
       // Verification is stated, because the default of the proxy plugin is none.
       rejectUnauthorized: true,
+      lookup: sharedLookup,
       ...(ca === null ? {} : { ca }),
       onread: {
         buffer: readBuffer,
