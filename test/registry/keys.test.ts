@@ -46,7 +46,7 @@ onEachDatabase('a key is shown once; what is kept of it is its look-up id', asyn
   t.match(plain.body.data, { prefix: 'svc_live_', permissions: ['*'], label: null, expiresAt: null });
 });
 
-onEachDatabase('a revoked key stays revoked, and to revoke it again changes nothing', async (t, url) => {
+onEachDatabase('a revoked key stays revoked, and to revoke it again changes nothing of it', async (t, url) => {
   const { call, createKey, createMerchant, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
   const { keyId, key } = await createKey(id);

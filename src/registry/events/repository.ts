@@ -28,6 +28,7 @@ export async function recordEvents(
   events: readonly NewEvent[],
   common: { readonly at: number; readonly actor: string; readonly revision: number },
 ): Promise<void> {
+  if (events.length === 0) return;
   const rows = events.map(({ action, merchantId, keyId, before, after }) => ({
     ...{ ...common, action, merchant_id: merchantId, key_id: keyId, before: textOf(before), after: textOf(after) },
   }));

@@ -35,18 +35,27 @@ export function createKey(
   });
 }
 
+/** A key that is revoked, and of which change gateways have to know: a later one than its own where it was revoked before. */
+export interface Revocation {
+  readonly key: ApiKey;
+  readonly revision: number;
+}
+
 /**
- * Ends a key for good. A key that is revoked already stays as it is.
+ * Ends a key for good. One that is revoked already stays as it is, and is written to the gateways' store again: if that has
+ * come to hold an older record, there must be a way to mend it.
  * @throws Refusal
  */
-export function revokeKey(context: RegistryContext, actor: string, keyId: string): Promise<ApiKey> {
+export function revokeKey(context: RegistryContext, actor: string, keyId: string): Promise<Revocation> {
   return makeChange(context, actor, async (change) => {
+    const { revision } = change;
     const row = await findKey(change.transaction, keyId);
-    const before = toApiKey(row);
-    if (row.status === 'REVOKED') return { result: before, changed: null };
+    const [before, records] = [toApiKey(row), [recordOf(row)]];
+    // With a number of its own: that gateways know of the first revocation says nothing of what they have read since.
+    if (row.status === 'REVOKED') return { result: { key: before, revision }, changed: { events: [], records } };
     const after = toApiKey(await endKey(change, keyId, { status: 'REVOKED' }));
     const event = { action: 'key.revoked', merchantId: row.merchant_id, keyId, before, after } as const;
-    return { result: after, changed: { events: [event], records: [recordOf(row)] } };
+    return { result: { key: after, revision }, changed: { events: [event], records } };
   });
 }
 

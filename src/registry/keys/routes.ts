@@ -51,8 +51,8 @@ export const keyRoutes: Routes = (app, context) => {
     },
     async (request, reply) => {
       refuseContent(request.body);
-      const key = await revokeKey(context, actorOf(request), idIn(request.params, 'Key'));
-      return answerChange(reply, 200, 'Key revoked', key, await confirm(key.revision, key.environment));
+      const { key, revision } = await revokeKey(context, actorOf(request), idIn(request.params, 'Key'));
+      return answerChange(reply, 200, 'Key revoked', key, await confirm(revision, key.environment));
     },
   );
 
