@@ -2,6 +2,7 @@ import { OperatorError } from '../config/operator-error.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { ChainCheck, rangeText } from './chain-check.js';
 import type { Finding, Place } from './finding.js';
+import { GivenLogs } from './given-logs.js';
 import type { RawLine } from './log-lines.js';
 import { parseSealedLine } from './sealed-line.js';
 import type { Checkpoint, SealedLine } from './sealed-line.js';
@@ -40,8 +41,7 @@ export class Verifier {
   readonly #findings: Finding[] = [];
   readonly #notes: string[] = [];
   #findingCount = 0;
-  /** The chain of the newest line. */
-  #newest: ChainCheck | null = null;
+  readonly #logs = new GivenLogs();
   #lines = 0;
   #file: string | null = null;
   /** Whether the first chain was written to a file; null while none began. */
@@ -72,9 +72,10 @@ export class Verifier {
       this.#fragment = { place, bytes: bytes?.length ?? Infinity };
       return;
     }
-    const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile);
+    const log = this.#logs.of(file, line);
+    const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
     const isProved = chain.check(line, place);
-    this.#newest = chain;
+    log.newest = chain.newest;
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
     // What a line says is only believed when it is proved: a changed one would accuse others.
@@ -103,7 +104,7 @@ export class Verifier {
     };
   }
 
-  #begin(line: SealedLine, place: Place, isFirstOfFile: boolean): ChainCheck {
+  #begin(line: SealedLine, place: Place, isFirst: boolean): ChainCheck {
     if (this.#chains.size >= mostChains) throw new OperatorError(`There are more than ${mostChains} chains.`);
     const { secrets } = this.#options;
     if (line.checkpoint?.algorithm === 'sha256' && secrets[0] !== null) {
@@ -111,7 +112,6 @@ export class Verifier {
       this.#report({ ...place, kind: 'unkeyed', message });
     }
     const begins = line.sequence === 1 && line.checkpoint?.reason === 'start';
-    const isFirst = isFirstOfFile && this.#chains.size === 0;
     if (!begins && line.checkpoint?.reason === 'file-start' && isFirst) {
       this.#notes.push(`${at(place)}: goes on from an earlier file, which is not given: ${before(line)}`);
     } else if (!begins && this.#options.partial) {
@@ -191,7 +191,7 @@ export class Verifier {
       return;
     }
     const where = `${at(newest.place)}: the chain ${chain.id}`;
-    if (chain.goesOn && chain === this.#newest)
+    if (chain.goesOn && this.#logs.all.some((log) => log.newest === newest))
       this.#notes.push(`${where} goes on in another file, which is not given`);
     else if (this.#options.running)
       this.#notes.push(`${where} has no end yet: whether lines behind it are gone cannot be told`);

@@ -3,10 +3,12 @@ import { existsSync } from 'node:fs';
 import { openLog, until } from '../telemetry/open-log.js';
 
 /** A line as a gateway writes it for a request. */
-export function requestLine(fields: { readonly path?: string; readonly code?: string } = {}): string {
-  const { path = '/v1/payouts', code = 'accepted' } = fields;
+export function requestLine(
+  fields: { readonly path?: string; readonly code?: string; readonly at?: number } = {},
+): string {
+  const { path = '/v1/payouts', code = 'accepted', at = Date.parse('2026-11-20T10:00:00Z') } = fields;
   const event = { action: 'api-request', code };
-  return JSON.stringify({ '@timestamp': '2026-11-20T10:00:00.000Z', url: { path }, event });
+  return JSON.stringify({ '@timestamp': new Date(at).toISOString(), url: { path }, event });
 }
 
 /** Writes the log of two processes, of which the first went through a rotation, and reads its files. */

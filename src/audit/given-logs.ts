@@ -1,0 +1,56 @@
+import type { ChainCheck } from './chain-check.js';
+import type { SealedLine } from './sealed-line.js';
+
+/** One of the logs whose files are given, of which each file goes on from the one before. */
+export interface GivenLog {
+  /** The newest line of the chain that its newest line is of; null while it has none. */
+  newest: ChainCheck['newest'];
+}
+
+const rotation = /(?:\.\d+|-\d{8,})?(?:\.gz)?$/;
+const workerLog = /\.\d+\.[^./\d][^./]*$/;
+
+/** Tells the logs of several workers apart, whose files are given together. */
+export class GivenLogs {
+  readonly #ofWorkers = new Map<string, GivenLog>();
+  #present: GivenLog = { newest: null };
+  #file: string | null = null;
+  #worker: string | null = null;
+  #newest: SealedLine | null = null;
+  readonly all: GivenLog[] = [this.#present];
+
+  /** The log of a file's next line. */
+  of(file: string, line: SealedLine): GivenLog {
+    if (file !== this.#file) this.#begin(file, line);
+    this.#newest = line;
+    return this.#present;
+  }
+
+  #begin(file: string, line: SealedLine): void {
+    this.#file = file;
+    const worker = workerOf(file);
+    const known = worker === null ? undefined : this.#ofWorkers.get(worker);
+    if (known !== undefined) this.#present = known;
+    else if (worker !== null && this.#worker !== null && this.#wasWrittenMeanwhile(line)) {
+      this.#present = { newest: null };
+      this.all.push(this.#present);
+    }
+    this.#worker = worker;
+    if (worker !== null) this.#ofWorkers.set(worker, this.#present);
+  }
+
+  /** A name alone proves nothing, as rotation can give such names to one log; its files are not written at the same time. */
+  #wasWrittenMeanwhile({ checkpoint }: SealedLine): boolean {
+    return checkpoint !== null && this.#newest !== null && checkpoint.at < timeOf(this.#newest);
+  }
+}
+
+/** By its name, which worker's log a file is of (`access.2.log.1.gz` of `access.2.log`); null where it names none. */
+function workerOf(file: string): string | null {
+  const name = file.replace(rotation, '');
+  return workerLog.test(name) ? name : null;
+}
+
+function timeOf({ text }: SealedLine): string {
+  return /^\{"service":\{[^}]*\},"@timestamp":"([^"]{1,40})"/.exec(text.toString('latin1', 0, 200))?.[1] ?? '';
+}
