@@ -70,6 +70,18 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
   return { id, sequence: Number(digits), hash, text: line.subarray(0, end), checkpoint };
 }
 
+/** Whether this may be the beginning of a line that is still being written: no piece of one is a whole JSON object. */
+export function mayBeginLine(bytes: Buffer): boolean {
+  const text = bytes.toString('utf8');
+  if (!text.startsWith(head) && !head.startsWith(text)) return false;
+  try {
+    JSON.parse(text);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
 /** Undefined where a line that claims to be a checkpoint is none. */
 function parseCheckpoint(line: Buffer): Checkpoint | undefined {
   let value: unknown;

@@ -4,7 +4,7 @@ import { ChainCheck, rangeText } from './chain-check.js';
 import type { Finding, Place } from './finding.js';
 import { GivenLogs } from './given-logs.js';
 import type { RawLine } from './log-lines.js';
-import { parseSealedLine } from './sealed-line.js';
+import { mayBeginLine, parseSealedLine } from './sealed-line.js';
 import type { Checkpoint, SealedLine } from './sealed-line.js';
 
 /** What is known beforehand of the log that is verified. */
@@ -49,7 +49,9 @@ export class Verifier {
   /** The chain of the very first line: of it a part of a log may have that line alone, where another begins behind it. */
   #leading: ChainCheck | null = null;
   /** A line that is none of a chain: a process that was killed may have left it. */
-  #fragment: { readonly place: Place; readonly bytes: number } | null = null;
+  #fragment: { readonly place: Place; readonly bytes: number; readonly mayBegin: boolean } | null = null;
+  /** What the newest files end with: findings, unless nothing follows and the gateway still writes. */
+  #unfinished: { readonly finding: Finding; readonly note: string }[] = [];
 
   constructor(options: VerifierOptions) {
     this.#options = { ...options, secrets: options.secrets.length === 0 ? [null] : options.secrets };
@@ -63,13 +65,18 @@ export class Verifier {
     this.#file = file;
     const line = bytes === null ? null : parseSealedLine(bytes);
     const torn = line?.checkpoint?.predecessor?.torn ?? 0;
+    this.#judgeUnfinished(false);
     this.#judgeFragment(torn, place);
-    if (!ended) this.#report({ ...place, kind: 'truncated', message: 'the file ends within this line' });
+    if (!ended) {
+      const finding: Finding = { ...place, kind: 'truncated', message: 'the file ends within this line' };
+      this.#unfinished.push({ finding, note: 'a line that has no end yet: the gateway may be writing it' });
+    }
     if (line?.checkpoint?.algorithm === 'hmac-sha256' && this.#options.secrets[0] === null) {
       throw new OperatorError('The log is under a secret: name its file with --secret-file, or --config.');
     }
     if (line === null) {
-      this.#fragment = { place, bytes: bytes?.length ?? Infinity };
+      const mayBegin = !ended && bytes !== null && mayBeginLine(bytes);
+      this.#fragment = { place, bytes: bytes?.length ?? Infinity, mayBegin };
       return;
     }
     const log = this.#logs.of(file, line);
@@ -84,14 +91,16 @@ export class Verifier {
     }
   }
 
-  /** Tells that a file has no line at all. */
+  /** Tells that the next file has no line at all. */
   empty(file: string): void {
     const message = 'the file is empty, and a log begins with a checkpoint';
-    this.#report({ file, line: 1, kind: 'truncated', message });
+    const finding: Finding = { file, line: 1, kind: 'truncated', message };
+    this.#unfinished.push({ finding, note: 'the file is empty: the gateway may not yet have gone on in it' });
   }
 
   /** Says what was found, when every line was taken. */
   end(): Verdict {
+    this.#judgeUnfinished(this.#options.running && this.#lines > 0);
     this.#judgeFragment(0, null);
     for (const chain of this.#chains.values()) this.#judgeEnd(chain);
     return {
@@ -166,11 +175,21 @@ export class Verifier {
     }
   }
 
+  #judgeUnfinished(isGoingOn: boolean): void {
+    for (const { finding, note } of this.#unfinished) {
+      if (isGoingOn) this.#notes.push(`${at(finding)}: ${note}`);
+      else this.#report(finding);
+    }
+    this.#unfinished = [];
+  }
+
   #judgeFragment(torn: number, next: Place | null): void {
     const fragment = this.#fragment;
     this.#fragment = null;
     if (fragment !== null && fragment.bytes === torn) {
       this.#notes.push(`${at(fragment.place)}: what a process had begun to write when it was killed; its line is lost`);
+    } else if (fragment?.mayBegin === true && next === null && this.#options.running) {
+      return; // what is told of it as an unfinished line is all that is known
     } else if (fragment !== null) {
       const message = 'no line of a chain: it was put here, or damaged';
       this.#report({ ...fragment.place, kind: 'foreign', message });

@@ -138,6 +138,35 @@ t.test('what cannot be proved is told as a note, and proved by who knows more', 
   t.notOk(verifyLines([one.slice(3)]).intact);
 });
 
+t.test('a log that is still written may end anywhere, and a file within it may not', async (t) => {
+  const [one, two] = (await sampleLog(t.testdir())) as [Buffer, Buffer];
+  const running = { running: true };
+  const begin = two.lastIndexOf(0x0a, two.length - 2) + 1;
+  const missed: number[] = [];
+  for (let length = begin + 1; length < two.length; length += 1) {
+    const { intact, notes } = verify([one, two.subarray(0, length)], running);
+    if (!intact || notes[0]?.startsWith('2:12: a line that has no end yet') !== true) missed.push(length - begin);
+  }
+  t.same(missed, [], 'so many bytes of the last line');
+  const cut = two.subarray(0, -50);
+  t.same(kindsOf(verify([one, cut])).slice(0, 2), ['2:12 truncated', '2:12 foreign'], 'the gateway does not run');
+  t.notOk(verify([cut, one], running).intact, 'not the last file');
+  const last = linesOf(two).at(-1) ?? '';
+  const others = ['x', '{}', `${last.slice(0, 40)}"}}`, last.replace('"end"', '"End"'), last.slice(1), 'x'.repeat(300)];
+  for (const other of others) {
+    const verdict = verify([one, Buffer.concat([two.subarray(0, begin), Buffer.from(other)])], running);
+    t.match(kindsOf(verdict)[0], /^2:12 (?:foreign|edited)$/, `no beginning of a line: ${other}`);
+  }
+
+  const nothing = Buffer.alloc(0);
+  const rotated = verify([one, nothing], running);
+  t.match([rotated.intact, rotated.notes], [true, [/^2:1: the file is empty: the gateway may not yet/, /^1:8: /]]);
+  t.ok(verify([one.subarray(0, -20), nothing], running).intact, 'its last line may be under way');
+  t.same(kindsOf(verify([one, nothing])), ['2:1 truncated']);
+  t.same(kindsOf(verify([one, nothing, two], running)), ['2:1 truncated'], 'emptied between others');
+  t.same(kindsOf(verify([nothing], running)), ['1:1 truncated'], 'nothing else is given');
+});
+
 t.test('a torn line of a process that was killed is no finding, and what was put in its place is', async (t) => {
   const file = `${t.testdir()}/access.log`;
   await openLog(file).close(30_000);

@@ -112,6 +112,14 @@ t.test('audit verify proves a log, packed or not, and names what is wrong with a
   writeFileSync(config, JSON.stringify({ accessLog: { secretFile } }));
   t.equal((await audit('verify', '--config', config, file)).status, 0);
 
+  writeFileSync(`${file}.empty`, '');
+  const running = ['verify', '--running', '--secret-file', secretFile];
+  t.match(await audit(...running, file, `${file}.empty`), {
+    status: 0,
+    out: /empty:1: the file is empty: the gateway/,
+  });
+  t.match(await audit(...running, `${file}.empty`, file), { status: 1, out: /empty:1: truncated: the file is empty/ });
+
   writeFileSync(file, readFileSync(file, 'utf8').replace('ip_not_allowed', 'accepted'));
   const edited = await audit('verify', '--secret-file', secretFile, file);
   t.equal(edited.status, 1);

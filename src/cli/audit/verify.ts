@@ -29,7 +29,7 @@ export function verifyCommand(io: CommandIo): Command {
     .argument('<file...>', 'in the order of their lines, oldest first; .gz is unpacked, - is standard input')
     .option('--secret-file <file>', "the log's secret; an older one may be named as well", collect)
     .option('--config <file>', 'configuration file that names the secret')
-    .option('--running', 'the gateway still writes: that its log has no end yet is no finding')
+    .option('--running', 'the gateway still writes: that its log, or its last line, has no end yet is no finding')
     .option('--partial', 'the lines are a part of a log: that earlier ones are not there is no finding')
     .option('--json', 'print the verdict as JSON')
     .addHelpText('after', `\nExit status: 0 intact, 1 something was found, 2 wrong usage.\n\n${tailText}`)
@@ -39,17 +39,18 @@ export function verifyCommand(io: CommandIo): Command {
 async function verify(files: readonly string[], options: VerifyOptions, { out, err }: CommandIo): Promise<void> {
   const { running = false, partial = false, json = false } = options;
   const verifier = new Verifier({ secrets: await readLogSecrets(options), running, partial });
-  const seen = new Set<string>();
   let count = 0;
-  for await (const lines of readLogLines(files)) {
-    for (const line of lines) {
-      seen.add(line.file);
-      verifier.take(line);
-      count += 1;
-      if (count % linesBetweenProgress === 0) err(`${count} lines looked at\n`);
+  for (const file of files) {
+    const before = count;
+    for await (const lines of readLogLines([file])) {
+      for (const line of lines) {
+        verifier.take(line);
+        count += 1;
+        if (count % linesBetweenProgress === 0) err(`${count} lines looked at\n`);
+      }
     }
+    if (count === before) verifier.empty(file);
   }
-  for (const file of files) if (!seen.has(file)) verifier.empty(file);
   const verdict = verifier.end();
   out(json ? `${JSON.stringify(asJson(verdict), null, 2)}\n` : asText(verdict));
   if (!verdict.intact) throw new OperatorError(`The log is NOT INTACT: ${sizeOf(verdict)}.`);
