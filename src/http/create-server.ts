@@ -15,6 +15,7 @@ import { readProxyHeader } from './proxy-protocol/read-header.js';
 import { followRequestLines, namesHttp } from './request-lines.js';
 import { readIntoSharedBuffer } from './shared-reads.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
+import { tlsRefusals } from './tls/tls-refusal.js';
 
 /** Limits of a listener's connections. */
 export interface ConnectionLimits {
@@ -29,8 +30,17 @@ export interface ConnectionLimits {
 }
 
 /** Why a connection was closed before it could carry a request, or in the middle of too many. */
-export type RefusedConnection =
-  'address_limit' | 'connection_limit' | 'http2_flood' | 'proxy_header' | 'proxy_untrusted' | `tls_${string}`;
+export const refusedConnections = [
+  'address_limit',
+  'connection_limit',
+  'http2_flood',
+  'proxy_header',
+  'proxy_untrusted',
+  ...tlsRefusals.map((reason) => `tls_${reason}` as const),
+] as const;
+
+/** One of them. */
+export type RefusedConnection = (typeof refusedConnections)[number];
 
 /** What the server of a listener is made of. */
 export interface ServerOptions {

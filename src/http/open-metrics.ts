@@ -1,6 +1,7 @@
 import type { CacheFigures, HeldFigures, KeyStore, TorExits, TraceExport } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
+import { refusedConnections } from './create-server.js';
 import type { Listener } from './listener.js';
 import type { Readiness } from './readiness.js';
 import type { Upstream } from './upstream/upstream.js';
@@ -17,11 +18,12 @@ interface MeasuredParts {
 /** Opens the metrics of a gateway, with what its parts count. */
 export function openMetrics(environment: string, readiness: Readiness, parts: MeasuredParts): GatewayMetrics {
   const { keyStore, recordCache, torExits, accessLog, traces } = parts;
-  const metrics = new GatewayMetrics(environment, {
+  const state = {
     isReady: () => readiness.problems().length === 0,
     keyStoreProblem: () => keyStore.unavailableReason(),
     accessLog,
-  });
+  };
+  const metrics = new GatewayMetrics(environment, state, refusedConnections);
   metrics.watchTorExits(() => torExits.status());
   const ofCache = (of: (half: HeldFigures) => number) => (): Record<string, number> => {
     const figures = recordCache();

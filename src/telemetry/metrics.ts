@@ -59,7 +59,8 @@ export class GatewayMetrics {
   readonly #refusedConnections: Counter<'reason'>;
   readonly #tlsReloads: Counter<'result'>;
 
-  constructor(environment: string, state: GatewayState) {
+  /** @param refusals every reason for which a connection may be refused */
+  constructor(environment: string, state: GatewayState, refusals: readonly string[] = []) {
     const registers = [this.#registry];
     collectProcessMetrics(this.#registry);
     const requests = this.#requests;
@@ -86,6 +87,9 @@ export class GatewayMetrics {
       labelNames: ['result'],
       registers,
     });
+    // Prometheus sees no increase where a series begins with its first event.
+    for (const reason of refusals) this.#refusedConnections.inc({ reason }, 0);
+    for (const result of ['replaced', 'refused']) this.#tlsReloads.inc({ result }, 0);
     this.#whole = this.#histogram({
       name: 'gateway_request_duration_seconds',
       help: 'Time from the headers of a request to the end of its answer, by route.',

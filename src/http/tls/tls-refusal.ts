@@ -1,8 +1,19 @@
 import type { TLSSocket } from 'node:tls';
 
 /** Why a handshake came to nothing, in few words, for a metric: whoever connects must not be able to make new ones. */
-export type TlsRefusal =
-  'plain_http' | 'version' | 'cipher' | 'alpn' | 'timeout' | 'hang_up' | 'client_certificate' | 'other';
+export const tlsRefusals = [
+  'plain_http',
+  'version',
+  'cipher',
+  'alpn',
+  'timeout',
+  'hang_up',
+  'client_certificate',
+  'other',
+] as const;
+
+/** One of them. */
+export type TlsRefusal = (typeof tlsRefusals)[number];
 
 const known: Readonly<Record<string, TlsRefusal>> = {
   ERR_SSL_HTTP_REQUEST: 'plain_http',

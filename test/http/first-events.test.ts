@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { parse } from 'yaml';
+import { startTestGateway } from './harness.js';
+
+interface Alerts {
+  readonly groups: readonly { readonly rules: readonly { readonly alert: string; readonly expr: string }[] }[];
+}
+
+t.test(
+  'an alert sees the first event of its kind: the series is there before it, or counts where it begins',
+  async (t) => {
+    const gateway = await startTestGateway(t);
+    const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+    const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as Alerts;
+    const rules = groups.flatMap(({ rules }) => rules).filter(({ expr }) => expr.includes('increase('));
+    t.same(
+      rules.map(({ alert }) => alert),
+      ['GatewayAccessLogLinesLost', 'GatewayCertificateRefused', 'GatewayInternalErrors', 'GatewayKeysExposed'],
+    );
+    for (const { alert, expr } of rules) {
+      const [, metric = '', labels = '', window = ''] = /increase\((\w+)\{(.*?)\}\[(\w+)\]\)/.exec(expr) ?? [];
+      const begun = text.split('\n').some((line) => line === `${metric}${labels === '' ? '' : `{${labels}}`} 0`);
+      const series = `${metric}{${labels}}`;
+      const counts = expr.replaceAll(/\s+/g, ' ').includes(`> 0 or (${series} unless ${series} offset ${window})`);
+      t.ok(begun || counts, alert);
+    }
+  },
+);
+
+t.test('every reason for which a connection may be refused is a series from the beginning', async (t) => {
+  const gateway = await startTestGateway(t);
+  const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  const told = [...text.matchAll(/^gateway_connections_refused_total\{reason="(\w+)"\} 0$/gm)].map(
+    ([, reason]) => reason,
+  );
+  const section = readFileSync('docs/connections.md', 'utf8').split('## What is counted')[1]?.split('\n\n')[1] ?? '';
+  const named = [...section.matchAll(/`(\w+)`/g)].map(([, reason = '']) => reason);
+  const [beforeTls, ofTls] = [named.slice(0, 5), named.slice(5).filter((one) => !one.startsWith('tls_'))];
+  t.same(told.toSorted(), [...beforeTls, ...ofTls.map((one) => `tls_${one}`)].toSorted());
+});
