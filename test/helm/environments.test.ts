@@ -61,3 +61,22 @@ t.test('the CronJob fetches what any environment has, and knows the proxies of a
   });
   t.end();
 });
+
+t.test("the release's own test asks nothing that it could not get: without a proxy's header or a certificate", (t) => {
+  const asked = (profile: string, config: object): string[] => {
+    const manifests = objectsOf(profile, { environments: { live: { gateway: { config } } } });
+    const pod = manifests.find(({ kind }) => kind === 'Pod') as unknown as {
+      spec: { containers: { env: { name: string; value: string }[] }[] };
+    };
+    const targets = pod.spec.containers[0]?.env.find(({ name }) => name === 'TARGETS')?.value ?? '';
+    return (JSON.parse(targets) as { url: string }[]).map(({ url }) => new URL(url).protocol + new URL(url).port);
+  };
+  const [management, registry] = ['http:9090', 'http:9443'];
+  t.same(asked('live-tls', {}), [management, 'https:', 'http:', registry]);
+  t.same(asked('live-tls', { trustedProxies: ['10.0.0.1'] }), [management, 'https:', registry]);
+  t.same(asked('live-tls', { trustedProxies: ['10.0.0.1'], proxyProtocol: true }), [management, registry]);
+  const certificate = { listen: { https: { clientCertificates: 'require' } } };
+  t.same(asked('live-tls', certificate), [management, 'http:', registry]);
+  t.same(asked('backing-services', {}), [management, registry]);
+  t.end();
+});
