@@ -7,6 +7,7 @@ import { InvalidationListener } from './invalidation-listener.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
+import { recordWrite } from './record-write.js';
 import { revisionIn } from './revision.js';
 import { SameServer } from './same-server.js';
 import { scanNames } from './scan-names.js';
@@ -75,12 +76,11 @@ export class RedisRecordsStore implements RecordsStore {
     await this.#redis.set(this.#names.meta, JSON.stringify(meta));
   }
 
-  async write(entries: readonly StoreEntry[]): Promise<void> {
+  async write(entries: readonly StoreEntry[], change: number | null): Promise<void> {
     for (let start = 0; start < entries.length; start += entriesAtATime) {
       const pipeline = this.#redis.pipeline();
       for (const { name, value } of entries.slice(start, start + entriesAtATime)) {
-        if (value === null) pipeline.del(this.#prefix + name);
-        else pipeline.set(this.#prefix + name, JSON.stringify(value));
+        pipeline.call(...recordWrite(this.#prefix + name, value, change));
       }
       const results = (await pipeline.exec()) ?? [];
       for (const [error] of results) if (error !== null) throw error;

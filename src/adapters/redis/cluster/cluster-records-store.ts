@@ -4,6 +4,7 @@ import { GatewayDirectory } from '../gateway-directory.js';
 import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
 import { RecordNames } from '../record-names.js';
+import { recordWrite } from '../record-write.js';
 import { revisionIn } from '../revision.js';
 import { scanNames } from '../scan-names.js';
 import { usableMetaRecord } from '../store-state.js';
@@ -92,7 +93,7 @@ export class ClusterRecordsStore implements RecordsStore {
     if (!this.#masters.hearing) await this.#agree();
     const calls = entries.map(({ name: short, value }) => {
       const name = this.#prefix + short;
-      return { name, command: value === null ? ['DEL', name] : ['SET', name, JSON.stringify(value)] };
+      return { name, command: recordWrite(name, value, change) };
     });
     await callEach(this.#masters, calls);
     if (change === null || calls.length === 0) return;

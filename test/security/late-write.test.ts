@@ -1,0 +1,61 @@
+import t from 'tap';
+import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import type { HostAndPort } from '../../src/adapters/redis/connection.js';
+import { startCluster, until } from '../adapters/redis-cluster.js';
+import { startRedis, withoutRedis } from '../adapters/redis-server.js';
+import type { Teardown } from '../adapters/redis-server.js';
+
+const name = 'mg:key:1';
+const credentials = { sentinels: null, masterName: '', username: null, password: null, ca: null };
+
+/** Where a registry writes, and what is there of the record. */
+interface Place {
+  readonly url: string;
+  readonly cluster: readonly HostAndPort[] | null;
+  readonly read: () => Promise<string | null>;
+  readonly damage: (text: string) => Promise<unknown>;
+}
+
+const places: Record<string, (t: Teardown) => Promise<Place>> = {
+  'one server': async (t) => {
+    const { url, client } = await startRedis(t);
+    return { url, cluster: null, read: () => client.get(name), damage: (text) => client.set(name, text) };
+  },
+  'a Cluster': async (t) => {
+    const cluster = await startCluster(t, { replicas: false });
+    const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
+    const damage = (text: string): Promise<unknown> => cluster.set(name, text);
+    return { url: 'redis://cluster', cluster: nodes, read: () => cluster.get(name), damage };
+  },
+};
+
+// A registry gives a silent connection up and goes on with another one. When the network heals, the kernel still sends what was
+// written to the first: it replaced the revocation that had been confirmed meanwhile, and the key worked again.
+for (const [what, start] of Object.entries(places)) {
+  t.test(`on ${what} a write that arrives late does not replace a later one`, { skip: withoutRedis }, async (t) => {
+    const { url, cluster, read, damage } = await start(t);
+    const address = { ...credentials, url, cluster, commandTimeoutMilliseconds: 5_000 };
+    const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
+    t.teardown(() => store.close());
+    await until(async () => (await store.readMeta()) === null, 'the store can be asked');
+    const write = (status: string, revision: number, change: number | null) =>
+      store.write([{ name: 'key:1', value: { status, revision } }], change);
+    const status = async (): Promise<unknown> => (JSON.parse((await read()) ?? '{}') as { status?: string }).status;
+
+    await write('ACTIVE', 5, 5);
+    await write('REVOKED', 7, 7);
+    await write('ACTIVE', 5, 6);
+    t.equal(await status(), 'REVOKED');
+    await write('REVOKED AGAIN', 7, 9);
+    t.equal(await status(), 'REVOKED AGAIN', 'a later change of a record that stays as it is');
+    await write('AS THE DATABASE HAS IT', 3, null);
+    t.equal(await status(), 'AS THE DATABASE HAS IT', 'everything anew');
+    for (const damaged of ['', '{', '[]', '7', '{"revision":"x"}', '{"revision":null}']) {
+      await damage(damaged);
+      await write('WHOLE', 10, 10);
+      t.equal(await status(), 'WHOLE', damaged);
+    }
+    await store.write([{ name: 'key:1', value: null }], 11);
+    t.equal(await read(), null);
+  });
+}
