@@ -30,3 +30,30 @@ t.test('what looks like a key is stored under no name, and not repeated', async 
   const fine = { environment: 'live', label: 'svc live, the one of the till' };
   t.equal((await call('POST', `/merchants/${id}/keys`, { body: fine })).status, 201);
 });
+
+t.test('nor as an origin or a status', async (t) => {
+  const { call, createMerchant, database } = await registryFixture(t, 'sqlite::memory:');
+  const { id } = await createMerchant();
+  const wide = key.replaceAll(/[a-z]/g, (letter) => String.fromCharCode(letter.charCodeAt(0) + 0xfee0));
+  for (const text of [key, `https://${key}:8443`, `*.${key}.example`, key.toUpperCase(), wide]) {
+    const body = { originAllowlist: ['shop.example', text] };
+    const answers = [
+      await call('PATCH', `/merchants/${id}`, { body }),
+      await call('POST', '/merchants', { body: { name: 'x', ...body } }),
+    ];
+    for (const answer of answers) {
+      const message = 'originAllowlist[1] must not hold anything that looks like a key';
+      t.match(answer, { status: 422, body: { message, data: { errors: [{ path: 'originAllowlist[1]' }] } } }, text);
+    }
+    t.notMatch(JSON.stringify(answers).toLowerCase(), key.slice(9, 15).toLowerCase());
+  }
+  for (const status of ['SVC_LIVE_ABC', 'OLD_SVC_TEST_']) {
+    const answer = await call('PATCH', `/merchants/${id}`, { body: { status } });
+    t.match(answer, { status: 422, body: { message: /^status must be a word/ } });
+    t.notMatch(JSON.stringify(answer), status);
+  }
+  const rows = await database.selectFrom('events').selectAll().execute();
+  t.notMatch(JSON.stringify([rows, (await call('GET', '/exports')).body]), /svc_(live|test)_/i);
+  const fine = { originAllowlist: ['svc-live.example'], status: 'SUSPENDED_LIVE' };
+  t.match(await call('PATCH', `/merchants/${id}`, { body: fine }), { status: 200, body: { data: fine } });
+});

@@ -3,9 +3,9 @@ import { Refusal } from '../../rest/refusal.js';
 import { fieldProblems } from '../../rest/validation.js';
 import { momentIn } from '../../rest/moment.js';
 import type { Static } from '../../typebox/typebox.js';
+import { holdsApiKey, holdsApiKeyMessage } from '../holds-api-key.js';
 import { permissionProblem } from '../keys/permission-problem.js';
 import { acceptAllowlists } from '../merchants/allowlists.js';
-import { holdsApiKey, holdsApiKeyMessage } from './holds-api-key.js';
 import { keyEntrySchema, merchantEntrySchema } from './schema.js';
 
 /** A merchant to import, in canonical form. */

@@ -1,7 +1,7 @@
 import type { Problem } from '../../rest/envelope.js';
 import { parseStrictJson, StrictJsonError } from '../../rest/strict-json.js';
+import { holdsApiKey, holdsApiKeyMessage } from '../holds-api-key.js';
 import { readEntry, type Entry } from './entry.js';
-import { holdsApiKey, holdsApiKeyMessage } from './holds-api-key.js';
 
 /** The longest line of an import: a merchant with both lists full, and nothing that a request could not hold. */
 export const longestLineBytes = 768 * 1024;

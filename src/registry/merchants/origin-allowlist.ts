@@ -1,6 +1,7 @@
 import { parseIpAddress } from '../../policy/ip-address.js';
 import { compileOriginPatterns, InvalidOriginPattern } from '../../policy/origins.js';
 import { isReservedAddress } from '../../policy/reserved-addresses.js';
+import { holdsApiKey } from '../holds-api-key.js';
 import type { CheckedAllowlist, Concern } from './allowlists.js';
 
 const entryForm = /^(?<scheme>https?:\/\/)?(?<wildcard>\*\.)?(?<host>\[[^\]]*\]|[^:]*)(?::(?<port>\d+))?$/i;
@@ -20,6 +21,11 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
       continue;
     }
     const { text, host, wildcard } = canonical(entry);
+    // Of the canonical form, which is what would be kept: a host can be written in full-width letters too.
+    if (holdsApiKey(text)) {
+      problems.push({ path, message: `${path} must not hold anything that looks like a key` });
+      continue;
+    }
     entries.add(text);
     if (isPrivate(host)) {
       concerns.push({ path, flag: 'private_range', what: `${text} is not on the public internet` });

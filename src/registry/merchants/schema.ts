@@ -1,3 +1,4 @@
+import { keyPrefixes } from '../../policy/key-format.js';
 import { line } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
@@ -6,9 +7,10 @@ import { confirmations } from './allowlists.js';
 
 const mostEntries = 1000;
 const name = keylessLine(100);
+const keyForms = Object.values(keyPrefixes).join('|').toUpperCase();
 const statusWord = Type.String({
-  pattern: /^[A-Z][A-Z_]{0,31}$/,
-  description: 'a word in upper case, such as ACTIVE, INACTIVE or SUSPENDED',
+  pattern: new RegExp(`^(?!.*(?:${keyForms}))[A-Z][A-Z_]{0,31}$`),
+  description: 'a word in upper case, such as ACTIVE, INACTIVE or SUSPENDED, that does not look like a key',
 });
 const goLive = Type.Boolean({ description: 'true or false' });
 const confirm = Type.Array(Type.Enum([...confirmations]), {

@@ -1,4 +1,4 @@
-import { keyPrefixes } from '../../policy/key-format.js';
+import { keyPrefixes } from '../policy/key-format.js';
 
 const prefixes = new RegExp(Object.values(keyPrefixes).join('|'), 'i');
 
