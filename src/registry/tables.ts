@@ -60,7 +60,7 @@ interface RevisionRow {
   generation: string;
 }
 
-/** The one row that says which process projects, and until when nobody else may. */
+/** The one row that says which process projects. It changes each time the lease is prolonged; 0: it was given up. */
 interface ProjectorRow {
   id: 1;
   holder: string;

@@ -5,6 +5,8 @@ export class ManualTime {
 
   now = (): number => this.#now;
 
+  monotonic = (): number => this.#now;
+
   after = (milliseconds: number, act: () => void): (() => void) => {
     const timer = { at: this.#now + milliseconds, act };
     this.#timers.push(timer);

@@ -19,7 +19,7 @@ export async function projectionFixture(t: Test, url: string) {
       .digest();
   const newGeneration = (): string => `generation-${(count += 1)}`;
   const database = await openRegistryDatabase({ url, generation: 'generation-0' });
-  const parts = { database, store, clock: time, timers: time, newGeneration };
+  const parts = { database, store, clock: time, timers: time, newGeneration, monotonic: time.monotonic };
   const projector = new Projector({ ...parts, holder: 'projector', logger: { error: log, warn: log, info: log } });
   t.teardown(async () => {
     await projector.stop();

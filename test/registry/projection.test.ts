@@ -35,12 +35,14 @@ onEachDatabase('an end at any point of a projection is made good by the next one
           .catch(() => undefined);
         if (store.meta !== null) t.notOk(store.records.has('key:strange'), `${title}: complete before it says so`);
         store.fails = () => null;
+        const next = projection(`after ${title}`);
+        await next.run();
         time.advance(10_000);
-        await projection(`after ${title}`).run();
+        await next.run();
         t.same(await differences(database, store), [], title);
         t.equal(await waitingChanges(database), 0, title);
         t.equal(store.revision, await context.revision(), title);
-        time.advance(10_000);
+        await next.end();
       }
     }
   }
@@ -159,6 +161,38 @@ onEachDatabase('one process projects at a time, and one that was too slow puts n
   t.same(await differences(database, store), [], 'a lease that is given up is free at once');
 });
 
+onEachDatabase('a lease ends by the time of whoever waits for it, whatever a clock says', async (t, url) => {
+  const { context, database, projection, store, time } = await projectionFixture(t, url);
+  const [crashed, next, third] = [projection('crashed'), projection('next'), projection('third')];
+  await crashed.run();
+  await createMerchant(context, 'test', { name: 'x' });
+  for (const hours of [1, -1]) {
+    // As a process leaves it whose clock was wrong by that, and that is killed.
+    const { holder } = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
+    await database
+      .updateTable('projector')
+      .set({ lease_ends_at: time.now() + hours * 3600_000 })
+      .execute();
+    for (const one of [third, next]) await one.run();
+    time.advance(9_000);
+    for (const one of [third, next]) await one.run();
+    t.match(await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow(), { holder });
+    time.advance(1_000);
+    await next.run();
+    await third.run();
+    t.same(await differences(database, store), []);
+    t.equal((await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow()).holder, 'next');
+  }
+
+  for (let seconds = 0; seconds < 30; seconds += 1) {
+    time.advance(1_000);
+    await next.run();
+    await third.run();
+  }
+  const row = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
+  t.equal(row.holder, 'next', 'one that is prolonged goes on');
+});
+
 onEachDatabase('a database that is behind the gateways goes on after what they know', async (t, url) => {
   const { context, projection, store } = await projectionFixture(t, url);
   await createMerchant(context, 'test', { name: 'x' });
@@ -228,8 +262,9 @@ onEachDatabase('whatever happens and fails, the store ends as the database', asy
             store.meta = null;
           }
           if (act === 'restart') {
-            time.advance(10_000);
             one = projection(`run ${(count += 1)}`);
+            await one.run();
+            time.advance(10_000);
           }
           if (act === 'run') {
             let left = which;
@@ -253,7 +288,7 @@ onEachDatabase('whatever happens and fails, the store ends as the database', asy
           if (act === 'revoke' && keys.length > 0) await revokeKey(context, 'test', pick(keys, which));
         }
         await one.run();
-        time.advance(10_000);
+        await one.end();
         const unlike = await differences(database, store);
         return unlike.length === 0 && (await waitingChanges(database)) === 0 && store.meta !== null;
       },

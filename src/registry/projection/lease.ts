@@ -7,29 +7,48 @@ export interface LeaseOptions {
   readonly clock: Clock;
   /** Unique to this process. */
   readonly holder: string;
+  /** A time in milliseconds that only goes forward. */
+  readonly monotonic?: () => number;
 }
 
 const leaseMilliseconds = 10_000;
+const givenUp = 0;
+
+/** The lease of another process, as it was found, and since when by one's own time. */
+interface Sighting {
+  readonly holder: string;
+  readonly lease_ends_at: number;
+  readonly since: number;
+}
 
 /**
  * Makes sure that one process projects at a time. Otherwise a slow one could put back a record that another one has
- * already replaced, and a revoked key would work again.
+ * already replaced, and a revoked key would work again. A lease is over that has not been prolonged for its whole length,
+ * by the time of whoever waits for it: the clock of another machine, or of the time before a restart, may be wrong by hours.
  */
 export class Lease {
   readonly #options: LeaseOptions;
+  readonly #monotonic: () => number;
+  #sighting: Sighting | null = null;
 
   constructor(options: LeaseOptions) {
     this.#options = options;
+    this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
   /** Takes or prolongs the lease; false where another process has it. */
   async take(): Promise<boolean> {
     const { database, clock, holder } = this.#options;
-    const now = clock.now();
+    const over = await this.#lookAtOther();
     const { numUpdatedRows } = await database
       .updateTable('projector')
-      .set({ holder, lease_ends_at: now + leaseMilliseconds })
-      .where((it) => it.or([it('holder', '=', holder), it('lease_ends_at', '<=', now)]))
+      .set({ holder, lease_ends_at: clock.now() + leaseMilliseconds })
+      .where((it) => {
+        const free = [it('holder', '=', holder), it('lease_ends_at', '=', givenUp)];
+        if (over === null) return it.or(free);
+        // As it was found: it may have been prolonged since, or taken by a third.
+        return it.or([...free, it.and([it('holder', '=', over.holder), it('lease_ends_at', '=', over.lease_ends_at)])]);
+      })
       .executeTakeFirstOrThrow();
     return numUpdatedRows > 0n;
   }
@@ -62,7 +81,22 @@ export class Lease {
   /** Lets the next process begin at once. */
   async giveUp(): Promise<void> {
     const { database, holder } = this.#options;
-    await database.updateTable('projector').set({ lease_ends_at: 0 }).where('holder', '=', holder).execute();
+    await database.updateTable('projector').set({ lease_ends_at: givenUp }).where('holder', '=', holder).execute();
+  }
+
+  /** The lease of another process that has been as it is for its whole length; null where there is none. */
+  async #lookAtOther(): Promise<Sighting | null> {
+    const before = this.#monotonic();
+    const row = await this.#options.database
+      .selectFrom('projector')
+      .select(['holder', 'lease_ends_at'])
+      .executeTakeFirstOrThrow();
+    const seen = this.#sighting;
+    if (seen?.holder === row.holder && seen.lease_ends_at === row.lease_ends_at) {
+      return row.holder !== this.#options.holder && before - seen.since >= leaseMilliseconds ? seen : null;
+    }
+    this.#sighting = { ...row, since: this.#monotonic() };
+    return null;
   }
 
   /** An expired lease that nobody else has taken is kept; one that another process has had in between is not. */
