@@ -1,4 +1,5 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
@@ -214,6 +215,25 @@ t.test('the log of a configuration is searched and summed up where no file is na
     t.match(await audit(command, ...config('stdout')), { status: 2, err: /on standard output/ });
     t.match(await audit(command, ...config('wrong'), file), { status: 2, err: /nothing/ });
   }
+});
+
+t.test('where a configuration has its log written by workers, their files are told', async (t) => {
+  const { file } = await logOf(t);
+  const config = `${file}.yaml`;
+  writeFileSync(config, `accessLog: { destination: ${file} }\n`);
+  const beside = (name: string): string => path.join(path.dirname(file), name);
+  renameSync(file, beside('access.10.log'));
+  for (const name of ['access.2.log', 'access.2.log.1', 'access.x.log', 'access.log.1', 'other.1.log']) {
+    writeFileSync(beside(name), '');
+  }
+  for (const command of ['search', 'summary']) {
+    const { status, err } = await audit(command, '--config', config);
+    t.equal(status, 2);
+    t.match(err, `there is no ${file}, but logs of --workers: `);
+    t.match(err, `name their files: ${beside('access.2.log')} ${beside('access.10.log')}\n`);
+  }
+  for (const name of ['access.2.log', 'access.10.log']) renameSync(beside(name), beside(`${name}.1`));
+  t.match(await audit('search', '--config', config), { status: 1, err: /cannot be read: ENOENT/ }, 'there are none');
 });
 
 t.test('audit summary counts, and its page obeys no value', async (t) => {

@@ -1,3 +1,5 @@
+import { existsSync, readdirSync } from 'node:fs';
+import path from 'node:path';
 import { InvalidArgumentError } from 'commander';
 import type { Command } from 'commander';
 import { loadConfig } from '../../config/load.js';
@@ -17,7 +19,32 @@ export function logFilesOf(command: Command, files: readonly string[], config?: 
   if (files.length > 0) return files;
   if (destination === 'stdout')
     command.error('error: the configuration has its log on standard output: name its files');
+  const ofWorkers = existsSync(destination) ? [] : logsOfWorkers(destination);
+  if (ofWorkers.length > 0)
+    command.error(`error: there is no ${destination}, but logs of --workers: name their files: ${ofWorkers.join(' ')}`);
   return [destination];
+}
+
+/** The files that workers have beside one that is not there: `access.1.log` for `access.log`. */
+function logsOfWorkers(destination: string): string[] {
+  const { dir, name, ext } = path.parse(destination);
+  const numberOf = (file: string): number => {
+    const isLike = file.startsWith(`${name}.`) && file.endsWith(ext);
+    const digits = isLike ? file.slice(name.length + 1, file.length - ext.length) : '';
+    return /^\d{1,2}$/.test(digits) ? Number(digits) : 0;
+  };
+  const numbered = filesIn(dir)
+    .filter((file) => numberOf(file) > 0)
+    .sort((one, other) => numberOf(one) - numberOf(other));
+  return numbered.map((file) => path.join(dir, file));
+}
+
+function filesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory === '' ? '.' : directory);
+  } catch {
+    return []; // the log itself cannot be read either, and that is told
+  }
 }
 
 /** The options by which `search` and `summary` choose lines. */
