@@ -429,6 +429,23 @@ t.test(
   },
 );
 
+t.test('a user who may not track is connected again now and then, until he may', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  await seed(server);
+  const rights = 'on nopass ~mg:* &__redis__:invalidate +@all -client|tracking';
+  await server.client.call('ACL', 'SETUSER', 'gateway', ...rights.split(' '));
+  const { store } = await open(t, server.url, { username: 'gateway', password: 'any', ready: false });
+  await until(async () => (await server.client.info('clients')).includes('connected_clients:3'), 'connected');
+  await server.client.config('RESETSTAT');
+  const began = performance.now();
+  await wait(2_500);
+  const [, opened] = /total_connections_received:(\d+)/.exec(await server.client.info('stats')) ?? [];
+  const seconds = (performance.now() - began) / 1_000;
+  t.ok(Number(opened) >= 1 && Number(opened) <= 1 + seconds, `${opened ?? ''} connections in ${seconds} s`);
+  await server.client.call('ACL', 'SETUSER', 'gateway', '+client|tracking');
+  await until(async () => (await ask(store)) === 'ACTIVE (cache)', 'heard');
+});
+
 t.test('a sentinel that hangs is not waited for where another one answers', { skip: withoutRedis }, async (t) => {
   const master = await startRedis(t);
   await seed(master);

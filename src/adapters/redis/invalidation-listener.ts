@@ -11,6 +11,8 @@ export interface InvalidationEvents {
 }
 
 const channel = '__redis__:invalidate';
+/** A right that is missing is not there at once. */
+const refusedMilliseconds = 1_000;
 
 /**
  * Hears of every change of the records (server-assisted client-side caching, CLIENT TRACKING in broadcasting mode).
@@ -25,9 +27,16 @@ export class InvalidationListener {
   constructor(redis: Redis, prefixes: readonly string[], events: InvalidationEvents) {
     this.#redis = redis;
     redis.on('ready', () => {
-      this.#listen(prefixes, events).catch(() => {
+      const { stream } = redis;
+      this.#listen(prefixes, events).catch((error: unknown) => {
         // Not allowed to track, or gone again: a new connection is a new attempt.
-        redis.disconnect(true);
+        const isRefused = error instanceof Error && error.name === 'ReplyError';
+        setTimeout(
+          () => {
+            if (redis.stream === stream && redis.status === 'ready') redis.disconnect(true);
+          },
+          isRefused ? refusedMilliseconds : 0,
+        ).unref();
       });
     });
     redis.on('close', () => {
