@@ -38,6 +38,8 @@ export class ChainedLog implements LineSink {
   #told: string | null = null;
   #reopening = false;
   #reopenFailed = false;
+  /** Whether what is written goes with this process: nobody can open the file any more, and there is no other one. */
+  #isFileGone = false;
   #closing: Promise<void> | null = null;
 
   /** @throws the file system's error when the file cannot be opened */
@@ -70,7 +72,8 @@ export class ChainedLog implements LineSink {
   }
 
   problem(): string | null {
-    const { problem } = this.#writer;
+    const problem =
+      this.#writer.problem ?? (this.#isFileGone ? 'the file was removed, and no new one can be opened' : null);
     return problem === null ? null : `${problem}; lines lost: ${this.#lost}`;
   }
 
@@ -93,6 +96,9 @@ export class ChainedLog implements LineSink {
         return;
       }
       this.#reopening = false;
+      fstat(this.#descriptor, (heldError, held) => {
+        this.#isFileGone = heldError === null && held.nlink === 0;
+      });
       if (!this.#reopenFailed) this.#options.onReopenFailure(error);
       this.#reopenFailed = true;
     });
@@ -125,6 +131,7 @@ export class ChainedLog implements LineSink {
         return;
       }
       this.#reopenFailed = false;
+      this.#isFileGone = false;
       this.#checkpoint('file-end');
       this.#descriptor = descriptor;
       this.#writer.switchTo(descriptor);
