@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, rename, symlink, truncate, unlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, symlink, truncate, unlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import t from 'tap';
 import { exitSourceOf } from '../../src/adapters/tor/exit-source.js';
@@ -114,18 +114,45 @@ t.test(
   },
 );
 
-t.test('a source is read again after its interval, after a failure sooner, then less and less often', async (t) => {
-  const world = new TestWorld();
-  const list = world.open(t.testdir(), { from: [a] });
+/** Seconds between the attempts at the sources in this time. */
+async function gapsOf(world: TestWorld, list: Maintained, milliseconds: number): Promise<number[]> {
   const attempts: number[] = [];
-  const start = world.now;
-  for (; world.now < start + 3 * hour; world.now += 10_000) {
+  for (const end = world.now + milliseconds; world.now < end; world.now += 10_000) {
     const before = world.fetched.length;
     await list.exits.tick();
-    if (world.fetched.length > before) attempts.push((world.now - start) / 1000);
+    if (world.fetched.length > before) attempts.push(world.now / 1000);
   }
-  const gaps = attempts.slice(1).map((at, index) => at - (attempts[index] ?? 0));
-  t.same(gaps, [30, 60, 120, 240, 480, 960, 1920, 3600], 'seconds between attempts that fail');
+  return attempts.slice(1).map((at, index) => at - (attempts[index] ?? 0));
+}
+
+t.test('while no list is in force, a source is tried each minute', async (t) => {
+  const world = new TestWorld();
+  const list = world.open(t.testdir(), { from: [a] });
+  t.same(await gapsOf(world, list, 6 * minute), [30, 60, 60, 60, 60, 60]);
+  world.answers.set(b, content(['198.51.100.9']));
+  const other = world.open(t.testdir(), { from: [a, b] });
+  t.same(await gapsOf(world, other, 5 * minute), [30, 60, 120], 'but not where another source has one');
+  world.now += 49 * hour;
+  world.answers.set(b, unreachable);
+  t.ok(
+    (await gapsOf(world, other, 30 * minute)).every((gap) => gap <= 60),
+    'and again when that is too old',
+  );
+});
+
+t.test('a source is read again after its interval, after a failure sooner, then less and less often', async (t) => {
+  const world = new TestWorld();
+  world.answers.set(a, content(['198.51.100.9']));
+  const list = world.open(t.testdir(), { from: [a] });
+  await list.exits.tick();
+  world.answers.set(a, unreachable);
+  world.now += hour;
+  const start = world.now;
+  t.same(
+    await gapsOf(world, list, 3 * hour),
+    [30, 60, 120, 240, 480, 960, 1920, 3600],
+    'seconds between attempts that fail',
+  );
   world.answers.set(a, content(['198.51.100.9']));
   world.now = start + 10 * hour;
   await list.exits.tick();
@@ -147,16 +174,17 @@ t.test('the time until the next attempt is spread by a tenth, and drawn once for
       source,
       state,
       at + minutes * minute,
+      true,
     );
   t.same([dueAfter(53.9, 0), dueAfter(54, 0)], [false, true]);
   t.same([dueAfter(65.9, 0.999999), dueAfter(66, 0.999999)], [false, true]);
   let draws = 0;
   const random = (): number => (draws += 1) * 0.1;
   const schedule = new RefreshSchedule({ refreshMilliseconds: hour, random });
-  for (let look = 0; look < 50; look += 1) schedule.isDue(source, state, at + minute);
+  for (let look = 0; look < 50; look += 1) schedule.isDue(source, state, at + minute, true);
   t.equal(draws, 1);
   t.ok(
-    schedule.isDue(source, state, at - 2 * hour),
+    schedule.isDue(source, state, at - 2 * hour, true),
     'an attempt that lies ahead, by a clock set back, counts for nothing',
   );
   t.end();
@@ -325,8 +353,17 @@ t.test('a snapshot that cannot be written is a problem, and the list is in force
   world.answers.set(a, content(['198.51.100.9']));
   const list = world.open(path.join(directory, 'file'), { from: [a] });
   await list.exits.tick();
-  t.same(list.problems, ['the snapshot of the Tor exit list cannot be written']);
+  await list.exits.tick();
+  t.same(list.problems, ['the snapshot of the Tor exit list cannot be written'], 'which is told once');
   t.equal(says(list, '198.51.100.9'), '1');
+  await rm(path.join(directory, 'file'));
+  await list.exits.tick();
+  t.match(
+    await readFile(path.join(directory, 'file', 'snapshot.json'), 'utf8'),
+    '198.51.100.9',
+    'and it is tried again',
+  );
+  t.equal(world.fetched.length, 1, 'without a new list');
 });
 
 t.test('what another process writes into the snapshot file is taken over', async (t) => {

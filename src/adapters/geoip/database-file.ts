@@ -4,6 +4,7 @@ import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { fileStamp } from '../files/file-stamp.js';
+import { mayPass } from '../files/may-pass.js';
 
 /** What a database must be for its place. */
 export interface DatabaseKind {
@@ -50,14 +51,19 @@ export class DatabaseFile<Found extends Response> {
   /**
    * Reads it again where it was replaced or written since.
    * @returns whether it is a new one now
-   * @throws OperatorError once for each that cannot be used
+   * @throws OperatorError once for each that cannot be used, and each time where that may pass
    */
   async reload(): Promise<boolean> {
     const stamp = await fileStamp(this.#file);
     if (stamp === this.#stamp) return false;
-    this.#stamp = stamp;
-    this.#reader = await readDatabase<Found>(this.#file, this.#kind);
-    return true;
+    try {
+      this.#reader = await readDatabase<Found>(this.#file, this.#kind);
+      this.#stamp = stamp;
+      return true;
+    } catch (error) {
+      if (!mayPass(error)) this.#stamp = stamp;
+      throw error;
+    }
   }
 }
 

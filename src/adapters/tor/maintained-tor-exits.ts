@@ -173,7 +173,8 @@ export class MaintainedTorExits implements TorExits {
   #due(kind: 'url' | 'file'): ExitSource[] {
     const now = this.#options.clock.now();
     return this.#options.sources.filter(
-      (source) => kind in source.location && this.#schedule.isDue(source, this.#lists.stateOf(source), now),
+      (source) =>
+        kind in source.location && this.#schedule.isDue(source, this.#lists.stateOf(source), now, this.#available),
     );
   }
 

@@ -25,6 +25,7 @@ export class RecordExchange {
   readonly #options: RecordExchangeOptions;
   #sharedText: string | null = null;
   #savedRevision = 0;
+  #saveFailed = false;
 
   constructor(options: RecordExchangeOptions) {
     this.#options = options;
@@ -40,16 +41,18 @@ export class RecordExchange {
     }
   }
 
-  /** Writes the snapshot file where there is something new to keep. */
+  /** Writes the snapshot file where there is something new to keep; tries again at the next call where that fails. */
   async saveSnapshot(list: TorExitList): Promise<void> {
     const { lists, snapshot, onProblem } = this.#options;
     const { revision } = lists;
     if (revision === this.#savedRevision) return;
-    this.#savedRevision = revision;
     try {
       await snapshot.write(this.#record(list));
+      this.#savedRevision = revision;
+      this.#saveFailed = false;
     } catch (error) {
-      onProblem('the snapshot of the Tor exit list cannot be written', error);
+      if (!this.#saveFailed) onProblem('the snapshot of the Tor exit list cannot be written', error);
+      this.#saveFailed = true;
     }
   }
 

@@ -9,10 +9,11 @@ export interface RefreshScheduleOptions {
 }
 
 const firstRetryMilliseconds = 30_000;
+const longestWithoutListMilliseconds = 60_000;
 /** Of the time until the next attempt, to both sides: the clocks of many gateways must not strike together. */
 const jitter = 0.1;
 
-/** When a source is due: after the refresh interval, or sooner after a failure, then twice as long after each further one. */
+/** When a source is due: after the refresh interval, or sooner after a failure, then twice as long after each further one, or a minute without a list. */
 export class RefreshSchedule {
   readonly #options: RefreshScheduleOptions;
   readonly #drawn = new Map<string, { readonly attemptedAt: string; readonly factor: number }>();
@@ -21,11 +22,13 @@ export class RefreshSchedule {
     this.#options = options;
   }
 
-  isDue(source: ExitSource, { attemptedAt, failures }: SourceState, now: number): boolean {
+  /** @param hasList whether a list of any source is in force: an outage without one should not outlast its cause by an hour */
+  isDue(source: ExitSource, { attemptedAt, failures }: SourceState, now: number, hasList: boolean): boolean {
     if (attemptedAt === null) return true;
     const { refreshMilliseconds } = this.#options;
+    const longest = hasList ? refreshMilliseconds : Math.min(refreshMilliseconds, longestWithoutListMilliseconds);
     const retry = firstRetryMilliseconds * 2 ** Math.min(failures - 1, 20);
-    const wait = failures === 0 ? refreshMilliseconds : Math.min(retry, refreshMilliseconds);
+    const wait = failures === 0 ? refreshMilliseconds : Math.min(retry, longest);
     const waited = now - Date.parse(attemptedAt);
     // By a clock that was set back an attempt may lie ahead; it counts for nothing.
     return waited < -wait || waited >= wait * this.#factor(source, attemptedAt);

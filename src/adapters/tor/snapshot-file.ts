@@ -3,6 +3,7 @@ import { mkdir, open, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { readOperatorFile } from '../../config/operator-file.js';
 import { fileStamp } from '../files/file-stamp.js';
+import { mayPass } from '../files/may-pass.js';
 
 const maxSnapshotBytes = 64 * 1024 * 1024;
 
@@ -17,13 +18,19 @@ export class SnapshotFile {
 
   /**
    * The text of the file, where it is not the one that was last read or written here; else null.
-   * @throws OperatorError where it is there and cannot be read
+   * @throws OperatorError where it is there and cannot be read; once, unless that may pass
    */
   async readChanged(): Promise<string | null> {
     const stamp = await fileStamp(this.#file);
     if (stamp === null || stamp === this.#stamp) return null;
-    this.#stamp = stamp;
-    return (await readOperatorFile(this.#file, 'The snapshot of the Tor exit list', maxSnapshotBytes)).toString('utf8');
+    try {
+      const bytes = await readOperatorFile(this.#file, 'The snapshot of the Tor exit list', maxSnapshotBytes);
+      this.#stamp = stamp;
+      return bytes.toString('utf8');
+    } catch (error) {
+      if (!mayPass(error)) this.#stamp = stamp;
+      throw error;
+    }
   }
 
   /** @throws the file system's error; then the file is as it was */

@@ -1,0 +1,48 @@
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+import { mmdb } from './mmdb-fixture.js';
+
+/** Has a snapshot and a database looked at while the process has as many files open as it may, and again after that. */
+const program = `
+import { closeSync, openSync, renameSync } from 'node:fs';
+import { DatabaseFile } from './dist/adapters/geoip/database-file.js';
+import { SnapshotFile } from './dist/adapters/tor/snapshot-file.js';
+const [folder] = process.argv.slice(1);
+const database = await DatabaseFile.open(folder + '/c.mmdb', { name: 'The database', type: /country/i });
+const snapshot = new SnapshotFile(folder + '/snapshot.json');
+renameSync(folder + '/next.mmdb', folder + '/c.mmdb');
+const look = async () => [
+  await database.reload().catch((error) => error.cause.code),
+  await snapshot.readChanged().catch((error) => error.cause.code),
+];
+const open = [];
+try {
+  for (;;) open.push(openSync('/dev/null'));
+} catch {}
+const during = await look();
+for (const one of open) closeSync(one);
+console.log(JSON.stringify([during, await look(), await look()]));
+`;
+
+t.test('a file that is met with too many open is looked at again', (t) => {
+  const folder = t.testdir({ 'snapshot.json': 'text' });
+  for (const name of ['c.mmdb', 'next.mmdb']) {
+    const entries = [['198.51.100.0/24', { country: { iso_code: 'US' } }]] as const;
+    writeFileSync(path.join(folder, name), mmdb({ type: 'Test-Country', entries }));
+  }
+  const shell = 'ulimit -n 128; exec "$0" --input-type=module --eval "$1" "$2"';
+  const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', shell, process.execPath, program, folder], {
+    encoding: 'utf8',
+    env: { PATH: process.env.PATH },
+    timeout: 60_000,
+  });
+  const told = [
+    ['EMFILE', 'EMFILE'],
+    [true, 'text'],
+    [false, null],
+  ];
+  t.equal(stdout.trim(), JSON.stringify(told), stderr);
+  t.end();
+});
