@@ -129,6 +129,33 @@ t.test('a collector that is slow, refuses or is away costs spans and nothing els
   t.equal(problems.length, 1);
 });
 
+t.test('a collector whose answer drips is given up, and the next spans are sent', async (t) => {
+  let isDripping = true;
+  const server = http.createServer((request, response) => {
+    request.resume().on('end', () => {
+      if (!isDripping) {
+        response.end('{}');
+        return;
+      }
+      const timer = setInterval(() => response.write(' '), 20);
+      response.on('close', () => {
+        clearInterval(timer);
+      });
+    });
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const { traces, problems } = openTraces(t, `http://127.0.0.1:${port}/`, { timeoutMilliseconds: 300 });
+  traces.take(span);
+  await until(() => problems.length === 1);
+  t.match(problems, [/^the collector cannot be reached: .*timeout/]);
+  isDripping = false;
+  traces.take(span);
+  await until(() => traces.figures().exported === 1);
+  t.equal(problems[1], null);
+});
+
 t.test('one request in so many is taken, by chance', (t) => {
   const numbers = [0, 0.0999, 0.1, 0.5, 0.999];
   const { traces } = openTraces(t, 'http://127.0.0.1:1/', { sampleOneIn: 10, random: () => numbers.shift() ?? 1 });

@@ -17,11 +17,14 @@ export interface OtlpTracesOptions {
   readonly onProblem: (problem: string | null) => void;
   /** Milliseconds until what was gathered is sent; five seconds unless given. */
   readonly gatherMilliseconds?: number;
+  /** Milliseconds in which an answer must have come whole; five seconds unless given. */
+  readonly timeoutMilliseconds?: number;
 }
 
 const maxWaiting = 4_096;
 const maxTogether = 512;
-const timeoutMilliseconds = 5_000;
+const defaultTimeoutMilliseconds = 5_000;
+const maxAnswerBytes = 128 * 1024;
 
 /**
  * Sends spans to a collector, some at a time. What has no room while the collector is slow, and what it does not take, is
@@ -30,6 +33,7 @@ const timeoutMilliseconds = 5_000;
 export class OtlpTraces implements TraceExport {
   readonly #options: OtlpTracesOptions;
   readonly #agent: Agent;
+  readonly #timeoutMilliseconds: number;
   readonly #headers: Record<string, string>;
   readonly #figures = { exported: 0, dropped: 0 };
   #waiting: Span[] = [];
@@ -38,8 +42,9 @@ export class OtlpTraces implements TraceExport {
   #problem: string | null = null;
 
   constructor(options: OtlpTracesOptions) {
-    const { token, ca } = options;
+    const { token, ca, timeoutMilliseconds = defaultTimeoutMilliseconds } = options;
     this.#options = options;
+    this.#timeoutMilliseconds = timeoutMilliseconds;
     this.#headers = {
       'content-type': 'application/json',
       ...(token === null ? {} : { authorization: `Bearer ${token}` }),
@@ -105,17 +110,19 @@ export class OtlpTraces implements TraceExport {
 
   /** @returns why they were not taken; null where they were */
   async #send(spans: readonly Span[]): Promise<string | null> {
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an answer that drips is never silent for long
     try {
       const { statusCode, body } = await request(this.#agent, new URL(this.#options.endpoint), {
         method: 'POST',
         headers: this.#headers,
         body: otlpBody(spans, this.#options.resource),
+        signal,
       });
-      await body.dump();
+      await body.dump({ limit: maxAnswerBytes, signal });
       return statusCode >= 200 && statusCode <= 299 ? null : `the collector answers ${statusCode}`;
     } catch (error) {
-      const { code, message } = error as NodeJS.ErrnoException;
-      return `the collector cannot be reached: ${code ?? message}`;
+      const { code, message } = error as { code?: unknown; message: string };
+      return `the collector cannot be reached: ${typeof code === 'string' ? code : message}`;
     }
   }
 }
