@@ -168,9 +168,10 @@ export async function openLoadedTorExits(
     onProblem: (problem, error) => {
       log.warn({ err: error }, problem);
     },
-    onConnectionError: (error) => {
-      log.warn({ err: error }, 'a connection to Redis failed; it is tried again');
+    onRecovered: (what) => {
+      log.info(what);
     },
+    onConnectionError: () => undefined, // a reading that fails for it is told
   };
   const exits = await openTorExits(config, events, upkeep === 'followed');
   await exits.load();

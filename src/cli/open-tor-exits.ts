@@ -13,7 +13,7 @@ import { redisAddressOf } from './redis-address.js';
 import { systemClock } from './system-clock.js';
 
 /** Who is told of what becomes of the list. */
-export interface TorExitEvents extends Pick<MaintenanceOptions, 'onRefused' | 'onList' | 'onProblem'> {
+export interface TorExitEvents extends Pick<MaintenanceOptions, 'onRefused' | 'onList' | 'onProblem' | 'onRecovered'> {
   /** Told of each failure of the connection to Redis. */
   readonly onConnectionError: (error: Error) => void;
 }

@@ -110,6 +110,7 @@ async function withList(
     onProblem: (problem, error) => {
       err(`${problem}: ${error instanceof Error ? error.message : 'unknown reason'}\n`);
     },
+    onRecovered: () => undefined,
     onConnectionError: () => undefined, // the command that meets it tells
   });
   try {

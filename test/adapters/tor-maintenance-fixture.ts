@@ -40,6 +40,7 @@ export class TestWorld {
   open(directory: string, options: Partial<MaintenanceOptions> & { readonly from: readonly string[] }): Maintained {
     const refused: string[] = [];
     const problems: string[] = [];
+    const recovered: string[] = [];
     let swaps = 0;
     const exits = new MaintainedTorExits({
       sources: options.from.map((entry) => exitSourceOf(entry, true)),
@@ -56,9 +57,10 @@ export class TestWorld {
       onRefused: ({ name }, { reason }) => refused.push(`${name} ${reason}`),
       onList: () => (swaps += 1),
       onProblem: (problem) => problems.push(problem),
+      onRecovered: (what) => recovered.push(what),
       ...options,
     });
-    return { exits, refused, problems, swaps: () => swaps };
+    return { exits, refused, problems, recovered, swaps: () => swaps };
   }
 
   #fetch(url: string, known: Validators | null): Promise<SourceContent> {
@@ -73,6 +75,7 @@ export interface Maintained {
   readonly exits: MaintainedTorExits;
   readonly refused: string[];
   readonly problems: string[];
+  readonly recovered: string[];
   readonly swaps: () => number;
 }
 

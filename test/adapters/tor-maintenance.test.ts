@@ -443,6 +443,26 @@ t.test('nobody fetches without the claim: while another does, or while the key s
   t.equal(says(list, '198.51.100.9'), '1', 'what was known stays known');
 });
 
+t.test('an outage of the key store is told when it begins and when it is over, not with each attempt', async (t) => {
+  const world = new TestWorld();
+  world.answers.set(a, content(['198.51.100.9']));
+  const list = world.open(t.testdir(), { from: [a], shared: world.store });
+  for (const up of [false, true, false, true]) {
+    world.store.up = up;
+    for (let attempt = 0; attempt < 4; attempt += 1) {
+      world.now += minute;
+      await list.exits.tick();
+      if (!up) await list.exits.refreshNow(false);
+    }
+  }
+  await list.exits.refreshNow(false);
+  const problems = ['read from', 'written to'].map((how) => `the Tor exit list cannot be ${how} the key store`);
+  t.same(list.problems, [...problems, ...problems]);
+  const ends = ['read from', 'written to'].map((how) => `the Tor exit list is ${how} the key store again`);
+  t.same(list.recovered.slice(0, 3), [...ends, ends[0]]);
+  t.equal(list.recovered.length, 4);
+});
+
 t.test(
   'whoever gets the claim looks first whether it is still needed, and loses no list that it does not know',
   async (t) => {

@@ -5,10 +5,12 @@ import type { ExitSource } from './exit-source.js';
 import type { FetchClaim, SharedExitLists } from './shared-exit-lists.js';
 import type { SnapshotFile } from './snapshot-file.js';
 import type { SourceLists } from './source-lists.js';
+import { ToldOnce } from './told-once.js';
+import type { ProblemEvents } from './told-once.js';
 import type { TorExitList } from './tor-exit-list.js';
 
 /** Between what records are exchanged. */
-export interface RecordExchangeOptions {
+export interface RecordExchangeOptions extends ProblemEvents {
   readonly lists: SourceLists;
   readonly snapshot: Pick<SnapshotFile, 'readChanged' | 'write'>;
   /** null: this process fetches for itself. */
@@ -16,19 +18,29 @@ export interface RecordExchangeOptions {
   readonly clock: Clock;
   /** Told of a list in a record that was refused. */
   readonly onRefused: (source: ExitSource, refused: ExitListRefused) => void;
-  /** Told of what is not a source's: the snapshot file, the key store. */
-  readonly onProblem: (problem: string, error: unknown) => void;
 }
 
 /** Gives and takes the last good lists: to and from the file on disk, and the other gateways of the cluster. */
 export class RecordExchange {
   readonly #options: RecordExchangeOptions;
+  readonly #reading: ToldOnce;
+  readonly #writing: ToldOnce;
   #sharedText: string | null = null;
   #savedRevision = 0;
   #saveFailed = false;
 
   constructor(options: RecordExchangeOptions) {
     this.#options = options;
+    this.#reading = new ToldOnce(
+      options,
+      'the Tor exit list cannot be read from the key store',
+      'the Tor exit list is read from the key store again',
+    );
+    this.#writing = new ToldOnce(
+      options,
+      'the Tor exit list cannot be written to the key store',
+      'the Tor exit list is written to the key store again',
+    );
   }
 
   /** Takes over what the snapshot file has newer. */
@@ -67,9 +79,10 @@ export class RecordExchange {
     try {
       text = await shared.read();
     } catch (error) {
-      onProblem('the Tor exit list cannot be read from the key store', error);
+      this.#reading.failed(error);
       return false;
     }
+    this.#reading.wentWell();
     try {
       if (text !== null && text !== this.#sharedText) await this.#adopt(text);
     } catch (error) {
@@ -85,7 +98,7 @@ export class RecordExchange {
    * @returns false where another process fetches, or the key store could not be asked: then nothing was done
    */
   async asFetcher(act: () => Promise<TorExitList>): Promise<boolean> {
-    const { shared, onProblem } = this.#options;
+    const { shared } = this.#options;
     if (shared === null) {
       await act();
       return true;
@@ -93,12 +106,17 @@ export class RecordExchange {
     let claim: FetchClaim | null = null;
     try {
       claim = await shared.claim();
-      if (claim === null || !(await this.adoptShared())) return false;
+      if (claim === null) {
+        this.#writing.wentWell();
+        return false;
+      }
+      if (!(await this.adoptShared())) return false;
       const record = this.#record(await act());
       if (await claim.publish(record)) this.#sharedText = record;
+      this.#writing.wentWell();
       return true;
     } catch (error) {
-      onProblem('the Tor exit list cannot be written to the key store', error);
+      this.#writing.failed(error);
       return false;
     } finally {
       await claim?.release();

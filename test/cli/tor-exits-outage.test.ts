@@ -1,0 +1,37 @@
+import { writeFileSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
+import path from 'node:path';
+import t from 'tap';
+import { openLoadedTorExits } from '../../src/cli/open-ports.js';
+import { loadConfig } from '../../src/config/load.js';
+import { createLogger } from '../../src/telemetry/logger.js';
+import { startRedis, withoutRedis } from '../adapters/redis-server.js';
+
+t.test(
+  'an outage of Redis is one line of the list of Tor exits, however often it is tried',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    const directory = t.testdir({ list: '198.51.100.9\n' });
+    const file = path.join(directory, 'gateway.yaml');
+    const torExits = {
+      sources: [path.join(directory, 'list')],
+      allowReserved: true,
+      snapshotFile: path.join(directory, 's'),
+    };
+    writeFileSync(file, JSON.stringify({ environment: 'live', torExits, keyStore: { redis: { url: server.url } } }));
+    const told: unknown[] = [];
+    const log = createLogger('silent');
+    log.warn = (...line: unknown[]) => void told.push(line.at(-1));
+    log.error = log.warn;
+    const exits = await openLoadedTorExits(loadConfig({ file }), log, 'followed');
+    t.teardown(() => exits.close());
+    t.same(told, []);
+    await server.kill();
+    // It is asked every ten seconds, and connected to more often.
+    const patience = Date.now() + 60_000;
+    while (told.length === 0 && Date.now() < patience) await wait(100);
+    await wait(6_000);
+    t.same(told, ['the Tor exit list cannot be read from the key store']);
+  },
+);
