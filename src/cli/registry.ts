@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
 import { openRecordsStore } from '../adapters/redis/open-records-store.js';
 import { loadConfig } from '../config/load.js';
+import type { RunningRegistry } from '../registry/start-registry.js';
 import { createLogger } from '../telemetry/logger.js';
 import { readPepper } from './open-ports.js';
 import { redisAddressOf } from './redis-address.js';
@@ -30,9 +31,17 @@ async function registry({ config: file }: { readonly config?: string }): Promise
   // Here and not above: no other command needs SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   await runServer(config, log, async (closeLater) => {
-    const store = openRecordsStore(address, redis.prefix, redisOutageLog(log));
+    let running: RunningRegistry | null = null;
+    const outageLog = redisOutageLog(log);
+    const store = openRecordsStore(address, redis.prefix, {
+      ...outageLog,
+      onFound: (lostForMilliseconds) => {
+        outageLog.onFound(lostForMilliseconds);
+        running?.storeFound();
+      },
+    });
     closeLater(() => store.close());
-    const running = await startRegistry({
+    const registry = await startRegistry({
       ...listen,
       databaseUrl: database.url,
       tokenFile,
@@ -44,7 +53,8 @@ async function registry({ config: file }: { readonly config?: string }): Promise
       maxStaleSeconds: cache.maxStaleSeconds,
       logger: log,
     });
-    closeLater(() => running.close());
-    log.info({ url: running.url }, 'the registry takes requests');
+    running = registry;
+    closeLater(() => registry.close());
+    log.info({ url: registry.url }, 'the registry takes requests');
   });
 }

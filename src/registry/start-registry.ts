@@ -22,6 +22,8 @@ export interface RunningRegistry {
   readonly url: string;
   /** Open until `close()`. */
   readonly database: RegistryDatabase;
+  /** The store was away and can be asked again: what waits is projected at once. */
+  storeFound(): void;
   /** Answers what has begun, ends the projection, then closes the database. */
   close(): Promise<void>;
 }
@@ -57,5 +59,12 @@ export async function startRegistry({
   projector.wake();
   const address = app.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-  return { url: `http://${name}:${address.port}`, database, close: () => app.close() };
+  return {
+    url: `http://${name}:${address.port}`,
+    database,
+    storeFound: () => {
+      projector.storeFound();
+    },
+    close: () => app.close(),
+  };
 }

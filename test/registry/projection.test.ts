@@ -298,6 +298,24 @@ onEachDatabase('whatever happens and fails, the store ends as the database', asy
   t.pass();
 });
 
+t.test('a store that is found again is filled at once, however long it was away', async (t) => {
+  const { database, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
+  store.fails = () => 'before';
+  projector.wake();
+  for (let count = 0; count < 8; count += 1) {
+    await until(() => time.untilNext !== null);
+    time.advance(time.untilNext ?? 0);
+  }
+  await until(() => time.untilNext !== null);
+  projector.storeFound();
+  await until(() => time.untilNext !== null);
+  t.equal(time.untilNext, 100, 'where it is not there yet after all, the pauses begin anew');
+  store.fails = () => null;
+  projector.storeFound();
+  await until(() => store.meta !== null && time.untilNext !== null);
+  t.same(await differences(database, store), []);
+});
+
 t.test(
   'the projector tries again after ever longer pauses, at once after a change, and looks now and then',
   async (t) => {

@@ -21,6 +21,8 @@ export class Projector {
   #isWanted = false;
   #isStopped = false;
   #failures = 0;
+  /** Failures since the store was last found: they make the pause longer. */
+  #failuresInVain = 0;
   #cancelTimer: () => void = () => undefined;
   #next: { readonly pass: Promise<void>; readonly ended: () => void } | null = null;
 
@@ -39,6 +41,12 @@ export class Projector {
       // Whoever came while the last pass ended must not wait for the poll.
       if (this.#shouldGoOn()) this.wake();
     });
+  }
+
+  /** Tries at once, whatever has failed: the store can be asked again. */
+  storeFound(): void {
+    this.#failuresInVain = 0;
+    this.wake();
   }
 
   /** Settles when a pass has next ended, well or not. */
@@ -87,12 +95,14 @@ export class Projector {
       await this.#projection.run();
       if (this.#failures > 0) this.#logger?.info({ failures: this.#failures }, 'records are projected again');
       this.#failures = 0;
+      this.#failuresInVain = 0;
     } catch (error) {
       // Told once: an outage of an hour is thousands of attempts.
       if (this.#failures === 0) {
         this.#logger?.warn({ err: error }, 'records could not be projected; it is tried again until they are');
       }
       this.#failures += 1;
+      this.#failuresInVain += 1;
     }
   }
 
@@ -102,6 +112,6 @@ export class Projector {
 
   #pause(): number {
     if (this.#failures === 0) return pollMilliseconds;
-    return Math.min(firstPauseMilliseconds * 2 ** (this.#failures - 1), longestPauseMilliseconds);
+    return Math.min(firstPauseMilliseconds * 2 ** (this.#failuresInVain - 1), longestPauseMilliseconds);
   }
 }
