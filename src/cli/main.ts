@@ -10,9 +10,12 @@ if (process.argv[2] === 'gateway') {
 }
 const { run } = await import('./run.js');
 
-// Whoever reads has gone, as `head` does when it has seen enough: there is nobody to tell.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error;
+  // Whoever reads has gone, as `head` does when it has seen enough: there is nobody to tell.
+  if (error.code !== 'EPIPE') {
+    const lost = 'what was printed may be lost. A key that was made and that nobody has seen is to be reset or revoked.';
+    process.stderr.write(`Standard output cannot be written (${error.code ?? error.message}): ${lost}\n`);
+  }
   process.exit(1);
 });
 
