@@ -11,7 +11,7 @@ const variable = /\$\$\{|\$\{(?<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?<fallback>[^}
 
 /**
  * Puts the environment's values in for `${VAR}` and `${VAR:-default}`, once: a value is not looked at again.
- * An empty variable counts as none, as in a shell's `:-`.
+ * An empty variable counts as none, as in a shell's `:-`. A line end at the end of a value, as that of a file, is no part of it.
  */
 export function interpolate(source: string, env: Readonly<Record<string, string | undefined>>): Interpolated {
   const problems: string[] = [];
@@ -24,7 +24,7 @@ export function interpolate(source: string, env: Readonly<Record<string, string 
       return match;
     }
     changed = true;
-    const value = Object.hasOwn(env, name) ? env[name] : undefined;
+    const value = Object.hasOwn(env, name) ? env[name]?.replace(/[\r\n]+$/, '') : undefined;
     if (value !== undefined && value !== '') return value;
     if (fallback === undefined) {
       problems.push(`the environment variable ${name} is not set, and there is no default (\${${name}:-default})`);

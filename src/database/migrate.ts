@@ -11,6 +11,11 @@ export type Migrations = Readonly<Record<string, Migration>>;
 export async function migrate<Tables>(database: Kysely<Tables>, migrations: Migrations): Promise<void> {
   const applied = await appliedMigrations(database);
   const unknown = applied.find((name) => !Object.hasOwn(migrations, name));
+  if (unknown !== undefined && !applied.some((name) => Object.hasOwn(migrations, name))) {
+    throw new DatabaseError(
+      `The database is another part's (it has "${unknown}"), and was left as it is: give each part a database of its own.`,
+    );
+  }
   if (unknown !== undefined) {
     throw new DatabaseError(
       `The database was written by a newer version (it has "${unknown}"): start that version, or restore an older backup.`,

@@ -6,6 +6,8 @@ import { interpolate } from '../../src/config/interpolate.js';
 import { readYaml } from '../../src/config/yaml-source.js';
 
 const env = {
+  FROM_FILE: 'postgres://database/registry\n',
+  ONLY_LINE_END: '\r\n',
   NAME: 'shop',
   PORT: '8443',
   YES: 'true',
@@ -28,6 +30,8 @@ t.test('a variable is replaced by its value, by its default, or is a problem', (
     ['$$${NAME}', '$${NAME}', []],
     ['$NAME $ {NAME}', '$NAME $ {NAME}', []],
     ['${NESTED}', '${PORT}', []],
+    ['${FROM_FILE}', 'postgres://database/registry', []],
+    ['${ONLY_LINE_END:-other}', 'other', []],
     ['${MISSING}', '', [/MISSING is not set/]],
     ['${EMPTY}', '', [/EMPTY is not set/]],
     ['${toString}', '', [/toString is not set/]],
@@ -104,12 +108,13 @@ t.test('no value of a variable changes the structure', (t) => {
       const text = 'a: ${P:-p}\nb: ["${Q:-q}", 1]\nc: { d: "x${Q:-q}" }\n';
       const { value, problems } = readYaml(text, { P: plain, Q: quoted });
       const { a, ...others } = value as Record<string, unknown>;
-      const expected = quoted === '' ? 'q' : quoted;
+      const ofLine = (value: string): string => value.replace(/[\r\n]+$/, '');
+      const expected = ofLine(quoted) || 'q';
       return (
         isDeepStrictEqual(others, { b: [expected, 1], c: { d: `x${expected}` } }) &&
         problems.length === 0 &&
         (a === null || typeof a !== 'object') &&
-        (typeof a !== 'string' || a === (plain || 'p'))
+        (typeof a !== 'string' || a === (ofLine(plain) || 'p'))
       );
     }),
   );

@@ -119,14 +119,23 @@ onEachDatabase('a migration that fails leaves nothing of itself behind', async (
   await migrate(database, first);
 });
 
-onEachDatabase('a database of a newer version is left alone', async (t, url) => {
+onEachDatabase('a database of a newer version or of another part is left alone', async (t, url) => {
   const database = openDatabase<Tables>({ url });
   t.teardown(() => database.destroy());
-  await migrate(database, first);
-  await t.rejects(migrate(database, {}), {
+  await migrate(database, { ...first, '0002-more': { up: () => Promise.resolve() } });
+  await t.rejects(migrate(database, first), {
     name: 'DatabaseError',
-    message: /written by a newer version \(it has "0001-things"\)/,
+    message: /written by a newer version \(it has "0002-more"\)/,
   });
+  await t.rejects(
+    migrate(database, { '0001-others': { up: () => Promise.resolve() } }),
+    {
+      name: 'DatabaseError',
+      message:
+        'The database is another part\'s (it has "0001-things"), and was left as it is: give each part a database of its own.',
+    },
+    'nobody is sent to a backup for a URL that is wrong',
+  );
 });
 
 t.test('values come back as they went in, or are refused', async (t) => {
