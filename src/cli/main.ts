@@ -13,7 +13,8 @@ const { run } = await import('./run.js');
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   // Whoever reads has gone, as `head` does when it has seen enough: there is nobody to tell.
   if (error.code !== 'EPIPE') {
-    const lost = 'what was printed may be lost. A key that was made and that nobody has seen is to be reset or revoked.';
+    const lost =
+      'what was printed may be lost. A key that was made and that nobody has seen is to be reset or revoked.';
     process.stderr.write(`Standard output cannot be written (${error.code ?? error.message}): ${lost}\n`);
   }
   process.exit(1);

@@ -25,9 +25,9 @@ export class RecordExchange {
   readonly #options: RecordExchangeOptions;
   readonly #reading: ToldOnce;
   readonly #writing: ToldOnce;
+  readonly #saving: ToldOnce;
   #sharedText: string | null = null;
   #savedRevision = 0;
-  #saveFailed = false;
 
   constructor(options: RecordExchangeOptions) {
     this.#options = options;
@@ -40,6 +40,11 @@ export class RecordExchange {
       options,
       'the Tor exit list cannot be written to the key store',
       'the Tor exit list is written to the key store again',
+    );
+    this.#saving = new ToldOnce(
+      options,
+      'the snapshot of the Tor exit list cannot be written',
+      'the snapshot of the Tor exit list is written again',
     );
   }
 
@@ -55,16 +60,15 @@ export class RecordExchange {
 
   /** Writes the snapshot file where there is something new to keep; tries again at the next call where that fails. */
   async saveSnapshot(list: TorExitList): Promise<void> {
-    const { lists, snapshot, onProblem } = this.#options;
+    const { lists, snapshot } = this.#options;
     const { revision } = lists;
     if (revision === this.#savedRevision) return;
     try {
       await snapshot.write(this.#record(list));
       this.#savedRevision = revision;
-      this.#saveFailed = false;
+      this.#saving.wentWell();
     } catch (error) {
-      if (!this.#saveFailed) onProblem('the snapshot of the Tor exit list cannot be written', error);
-      this.#saveFailed = true;
+      this.#saving.failed(error);
     }
   }
 
