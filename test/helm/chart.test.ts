@@ -336,6 +336,18 @@ t.test('each selector of the alerts is narrowed to the release', (t) => {
   t.end();
 });
 
+t.test('the gateways of one environment do not hide that those of the other are away', (t) => {
+  const rule = all.get('both-environments')?.find(({ kind }) => kind === 'PrometheusRule');
+  const { groups } = (rule as unknown as { spec: { groups: { rules: { alert: string; expr: string }[] }[] } }).spec;
+  const { expr = '' } = groups.flatMap(({ rules }) => rules).find(({ alert }) => alert === 'GatewayAway') ?? {};
+  const services = [...expr.matchAll(/absent\(gateway_ready\{[^)]*, service="([^"]+)"\}\)/g)].map(([, name]) => name);
+  t.same(
+    services,
+    ['live', 'test'].map((name) => `release-merchant-gateway-${name}-management`),
+  );
+  t.end();
+});
+
 t.test('the services can fetch the public keys by which they know the gateway', (t) => {
   const [, text = ''] = configsOf('backing-services').find(([name]) => name.endsWith('-services')) ?? [];
   const url = /publicKeysUrl: (\S+)/.exec(text)?.[1] ?? '';
