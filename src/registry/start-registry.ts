@@ -15,6 +15,8 @@ export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projec
   readonly databaseUrl: string;
   /** File with the bearer token of administrators. */
   readonly tokenFile: string | null;
+  /** Who projects, where nobody else ever has this database; otherwise each process has a name of its own. */
+  readonly holder?: string;
 }
 
 /** A registry that takes requests and projects. */
@@ -38,13 +40,14 @@ export async function startRegistry({
   port,
   databaseUrl,
   tokenFile,
+  holder,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
   const { clock, random } = options;
   const token = await readToken(tokenFile);
   const newGeneration = (): string => newId('r', clock.now(), random);
   const database = await openRegistryDatabase({ url: databaseUrl, generation: newGeneration() });
-  const projector = new Projector({ ...options, database, newGeneration, holder: newGeneration() });
+  const projector = new Projector({ ...options, database, newGeneration, holder: holder ?? newGeneration() });
   const app = createRegistry({ ...options, database, projector, token });
   app.addHook('onClose', async () => {
     await projector.stop();

@@ -384,6 +384,22 @@ onEachDatabase('a store that has lost the last changes gets them again', async (
   t.same(await differences(database, store), []);
   t.equal(store.revision, await context.revision());
 
+  // The same while a change was waiting: what was lost must not be taken for what is still to come, nor be told of before it is there.
+  for (const holder of ['one', 'another']) {
+    store.records.clear();
+    for (const [name, record] of before) store.records.set(name, record);
+    store.revision = revision;
+    const told = store.calls.length;
+    await changeMerchant(context, 'test', id, { name: `changed before ${holder}` });
+    await projection(holder).run();
+    t.same(await differences(database, store), [], holder);
+    t.equal(store.revision, await context.revision());
+    const calls = store.calls.slice(told);
+    t.equal(calls.filter((call) => call === 'publishRevision').length, 1, 'once');
+    t.notOk(calls.slice(calls.indexOf('publishRevision')).includes('write'), 'when all of it is written');
+    await projection(holder).end();
+  }
+
   store.records.clear();
   for (const [name, record] of before) store.records.set(name, record);
   store.whole = false; // a part of it went back, though the revision did not

@@ -14,18 +14,24 @@ interface Place {
   readonly cluster: readonly HostAndPort[] | null;
   readonly read: () => Promise<string | null>;
   readonly damage: (text: string) => Promise<unknown>;
+  readonly makeHash: () => Promise<unknown>;
 }
 
 const places: Record<string, (t: Teardown) => Promise<Place>> = {
   'one server': async (t) => {
     const { url, client } = await startRedis(t);
-    return { url, cluster: null, read: () => client.get(name), damage: (text) => client.set(name, text) };
+    const makeHash = (): Promise<unknown> => client.pipeline().del(name).hset(name, 'status', 'ACTIVE').exec();
+    return { url, cluster: null, read: () => client.get(name), damage: (text) => client.set(name, text), makeHash };
   },
   'a Cluster': async (t) => {
     const cluster = await startCluster(t, { replicas: false });
     const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
     const damage = (text: string): Promise<unknown> => cluster.set(name, text);
-    return { url: 'redis://cluster', cluster: nodes, read: () => cluster.get(name), damage };
+    const makeHash = async (): Promise<unknown> => {
+      const { client } = await cluster.ownerOf(name);
+      return client.pipeline().del(name).hset(name, 'status', 'ACTIVE').exec();
+    };
+    return { url: 'redis://cluster', cluster: nodes, read: () => cluster.get(name), damage, makeHash };
   },
 };
 
@@ -33,7 +39,7 @@ const places: Record<string, (t: Teardown) => Promise<Place>> = {
 // written to the first: it replaced the revocation that had been confirmed meanwhile, and the key worked again.
 for (const [what, start] of Object.entries(places)) {
   t.test(`on ${what} a write that arrives late does not replace a later one`, { skip: withoutRedis }, async (t) => {
-    const { url, cluster, read, damage } = await start(t);
+    const { url, cluster, read, damage, makeHash } = await start(t);
     const address = { ...credentials, url, cluster, commandTimeoutMilliseconds: 5_000 };
     const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
     t.teardown(() => store.close());
@@ -48,6 +54,8 @@ for (const [what, start] of Object.entries(places)) {
     t.equal(await status(), 'REVOKED');
     await write('REVOKED AGAIN', 7, 9);
     t.equal(await status(), 'REVOKED AGAIN', 'a later change of a record that stays as it is');
+    await write('PUT BACK', 12, 9);
+    t.equal(await status(), 'PUT BACK', 'what is written once more under the number that it was put back with');
     await write('AS THE DATABASE HAS IT', 3, null);
     t.equal(await status(), 'AS THE DATABASE HAS IT', 'everything anew');
     for (const damaged of ['', '{', '[]', '7', '{"revision":"x"}', '{"revision":null}']) {
@@ -55,6 +63,9 @@ for (const [what, start] of Object.entries(places)) {
       await write('WHOLE', 10, 10);
       t.equal(await status(), 'WHOLE', damaged);
     }
+    await makeHash();
+    await write('WHOLE', 10, 10);
+    t.equal(await status(), 'WHOLE', 'what is no text');
     await store.write([{ name: 'key:1', value: null }], 11);
     t.equal(await read(), null);
   });

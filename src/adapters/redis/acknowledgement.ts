@@ -33,6 +33,7 @@ export class Acknowledgement {
 
   /** Takes in why it could not be put. */
   failed(error: unknown): void {
-    if (error instanceof Error && refusesWrites.test(error.message)) this.#isRefused = true;
+    // Another answer says that it is another server by now, or another reason; none says nothing.
+    if (error instanceof Error && error.name === 'ReplyError') this.#isRefused = refusesWrites.test(error.message);
   }
 }

@@ -64,12 +64,10 @@ export class WorkerProcesses {
 
   /** The metrics of all of them as one. */
   async render(): Promise<RenderedMetrics> {
-    const figures = await Promise.all(
-      [...this.#workers.values()].map(async (worker) =>
-        this.#figures.of(worker, (await worker.ask())?.figures ?? null),
-      ),
+    const answers = await Promise.all(
+      [...this.#workers.values()].map(async (worker) => [worker, (await worker.ask())?.figures ?? null] as const),
     );
-    return aggregateFigures([...figures, await this.#figures.ofEnded()]);
+    return aggregateFigures(await this.#figures.all(answers));
   }
 
   /** Has all of them drain, and waits until they have ended. */

@@ -30,6 +30,15 @@ export async function removeChanges(database: RegistryDatabase, revision: number
   await database.deleteFrom('outbox').where('revision', '<=', revision).execute();
 }
 
+/** The oldest change that is yet to be projected; null where there is none. */
+export async function oldestWaiting(database: RegistryDatabase): Promise<number | null> {
+  const row = await database
+    .selectFrom('outbox')
+    .select((it) => it.fn.min('revision').as('revision'))
+    .executeTakeFirst();
+  return row?.revision ?? null;
+}
+
 /** Whether a change, or one before it, is yet to be projected. */
 export async function isWaiting(database: RegistryDatabase, revision: number): Promise<boolean> {
   const row = await database

@@ -3,7 +3,7 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { currentRecords } from './current-records.js';
 import { continueAfter, readHistory } from './history.js';
 import { Lease, type LeaseOptions } from './lease.js';
-import { isWaiting, oldestChanges, removeChanges } from './outbox.js';
+import { isWaiting, oldestChanges, oldestWaiting, removeChanges } from './outbox.js';
 import { strangeNames, storedPages } from './pages.js';
 
 /** What a projection works with. */
@@ -27,6 +27,8 @@ export class Projection {
   /** The highest revision that this process has published, or found in the store. */
   #published = 0;
   #isContinued = false;
+  /** Whether the store lacks changes that gateways know of: by its old revision they see that it does. */
+  #isBehind = false;
 
   constructor(options: ProjectionOptions) {
     this.#options = options;
@@ -53,7 +55,8 @@ export class Projection {
     if (!this.#isContinued || meta === null || isBehind) await this.#continueHistory();
     const history = await readHistory(database);
     const isOurs = meta?.generation === history.generation;
-    const isWhole = isOurs && keepsAll && !(await this.#hasLostChanges(named, history.revision));
+    this.#isBehind = await this.#hasLostChanges(named, history.revision);
+    const isWhole = isOurs && keepsAll && !this.#isBehind;
     if (!isWhole && !(await this.#rebuild(history))) return;
     await this.#drain();
   }
@@ -72,7 +75,10 @@ export class Projection {
 
   /** A replica that was promoted may lack what was written last, a revocation perhaps; then it names an older revision. */
   async #hasLostChanges(named: number, newest: number): Promise<boolean> {
-    return named < newest && !(await isWaiting(this.#options.database, newest));
+    if (named < this.#published) return true;
+    // What has left the outbox was published before, whatever else waits.
+    const waiting = await oldestWaiting(this.#options.database);
+    return named < (waiting === null ? newest : waiting - 1);
   }
 
   /** @returns whether this process still projects */
@@ -109,6 +115,7 @@ export class Projection {
       if (gone.length > 0) await store.write(gone, null);
       if (!(await this.#keep(names, revision))) return false;
     }
+    this.#isBehind = false;
     await this.#publish(revision);
     const projectedAt = new Date(clock.now()).toISOString();
     await store.writeMeta({ version: 1, generation, projectedAt }, this.#published);
@@ -122,7 +129,7 @@ export class Projection {
   /** A rebuild begins with an older number than those of the changes meanwhile; gateways must see none that goes back. */
   async #publish(revision: number): Promise<void> {
     const newest = Math.max(revision, this.#published);
-    await this.#options.store.publishRevision(newest);
+    if (!this.#isBehind) await this.#options.store.publishRevision(newest);
     this.#published = newest;
   }
 }
