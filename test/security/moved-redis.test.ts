@@ -5,6 +5,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { keyStatus } from '../adapters/key-status.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf } from '../http/harness.js';
 
@@ -92,14 +93,7 @@ t.test(
         ...{ onMalformed: () => undefined, onLost: () => undefined, onFound: () => undefined },
       });
       t.teardown(() => opened.close());
-      const status = async (): Promise<string> => {
-        try {
-          const { record, source } = await opened.key(lookupId);
-          return `${record?.keyStatus ?? 'unknown'} (${source})`;
-        } catch (error) {
-          return (error as Error).name;
-        }
-      };
+      const status = (): Promise<string> => keyStatus(opened, lookupId);
       const until = async (wanted: string): Promise<void> => {
         for (const end = Date.now() + 10_000; (await status()) !== wanted && Date.now() < end;) await wait(10);
         t.equal(await status(), wanted);

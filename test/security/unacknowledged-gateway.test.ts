@@ -3,6 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { keyStatus } from '../adapters/key-status.js';
 import { freePort, startRedis, withoutRedis } from '../adapters/redis-server.js';
 import type { RedisServer, Teardown } from '../adapters/redis-server.js';
 import { liveKey, recordsOf } from '../http/harness.js';
@@ -29,15 +30,7 @@ function open(t: Teardown, { url }: RedisServer) {
     ...{ onMalformed: () => undefined, onLost: () => undefined, onFound: () => undefined },
   });
   t.teardown(() => records.close());
-  const status = async (): Promise<string> => {
-    try {
-      const { record, source } = await records.key(lookupId);
-      return `${record?.keyStatus ?? 'unknown'} (${source})`;
-    } catch (error) {
-      return (error as Error).name;
-    }
-  };
-  return { records, status };
+  return { records, status: () => keyStatus(records, lookupId) };
 }
 
 async function startSeeded(t: Teardown): Promise<RedisServer> {
