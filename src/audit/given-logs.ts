@@ -1,10 +1,19 @@
 import type { ChainCheck } from './chain-check.js';
+import type { Finding, Place } from './finding.js';
 import type { SealedLine } from './sealed-line.js';
 
 /** One of the logs whose files are given, of which each file goes on from the one before. */
 export interface GivenLog {
   /** The newest line of the chain that its newest line is of; null while it has none. */
   newest: ChainCheck['newest'];
+  /** What its newest files end with: findings, unless nothing follows and the gateway still writes. */
+  unfinished: { readonly finding: Finding; readonly note: string }[];
+  /** Its newest line, where that is none of a chain: a process that was killed may have left it. */
+  fragment: { readonly place: Place; readonly bytes: number; readonly mayBegin: boolean } | null;
+}
+
+function newLog(): GivenLog {
+  return { newest: null, unfinished: [], fragment: null };
 }
 
 const rotation = /(?:\.\d+|-\d{8,})?(?:\.gz)?$/;
@@ -13,14 +22,15 @@ const workerLog = /\.\d+\.[^./\d][^./]*$/;
 /** Tells the logs of several workers apart, whose files are given together. */
 export class GivenLogs {
   readonly #ofWorkers = new Map<string, GivenLog>();
-  #present: GivenLog = { newest: null };
+  #present = newLog();
   #file: string | null = null;
   #worker: string | null = null;
   #newest: SealedLine | null = null;
   readonly all: GivenLog[] = [this.#present];
 
-  /** The log of a file's next line. */
-  of(file: string, line: SealedLine): GivenLog {
+  /** The log of a file's next line. Null is no line of a chain, or none at all: then the file's name alone tells. */
+  of(file: string, line: SealedLine | null): GivenLog {
+    if (line === null) return this.#ofWorkers.get(workerOf(file) ?? '') ?? this.#present;
     if (file !== this.#file) this.#begin(file, line);
     this.#newest = line;
     return this.#present;
@@ -32,7 +42,7 @@ export class GivenLogs {
     const known = worker === null ? undefined : this.#ofWorkers.get(worker);
     if (known !== undefined) this.#present = known;
     else if (worker !== null && this.#worker !== null && this.#wasWrittenMeanwhile(line)) {
-      this.#present = { newest: null };
+      this.#present = newLog();
       this.all.push(this.#present);
     }
     this.#worker = worker;

@@ -3,6 +3,7 @@ import type { LogSecret } from '../telemetry/chain.js';
 import { ChainCheck, rangeText } from './chain-check.js';
 import type { Finding, Place } from './finding.js';
 import { GivenLogs } from './given-logs.js';
+import type { GivenLog } from './given-logs.js';
 import type { RawLine } from './log-lines.js';
 import { mayBeginLine, parseSealedLine } from './sealed-line.js';
 import type { Checkpoint, SealedLine } from './sealed-line.js';
@@ -48,10 +49,6 @@ export class Verifier {
   #inFile: boolean | null = null;
   /** The chain of the very first line: of it a part of a log may have that line alone, where another begins behind it. */
   #leading: ChainCheck | null = null;
-  /** A line that is none of a chain: a process that was killed may have left it. */
-  #fragment: { readonly place: Place; readonly bytes: number; readonly mayBegin: boolean } | null = null;
-  /** What the newest files end with: findings, unless nothing follows and the gateway still writes. */
-  #unfinished: { readonly finding: Finding; readonly note: string }[] = [];
 
   constructor(options: VerifierOptions) {
     this.#options = { ...options, secrets: options.secrets.length === 0 ? [null] : options.secrets };
@@ -65,21 +62,21 @@ export class Verifier {
     this.#file = file;
     const line = bytes === null ? null : parseSealedLine(bytes);
     const torn = line?.checkpoint?.predecessor?.torn ?? 0;
-    this.#judgeUnfinished(false);
-    this.#judgeFragment(torn, place);
+    const log = this.#logs.of(file, line);
+    this.#judgeUnfinished(log, false);
+    this.#judgeFragment(log, torn, place);
     if (!ended) {
       const finding: Finding = { ...place, kind: 'truncated', message: 'the file ends within this line' };
-      this.#unfinished.push({ finding, note: 'a line that has no end yet: the gateway may be writing it' });
+      log.unfinished.push({ finding, note: 'a line that has no end yet: the gateway may be writing it' });
     }
     if (line?.checkpoint?.algorithm === 'hmac-sha256' && this.#options.secrets[0] === null) {
       throw new OperatorError('The log is under a secret: name its file with --secret-file, or --config.');
     }
     if (line === null) {
       const mayBegin = !ended && bytes !== null && mayBeginLine(bytes);
-      this.#fragment = { place, bytes: bytes?.length ?? Infinity, mayBegin };
+      log.fragment = { place, bytes: bytes?.length ?? Infinity, mayBegin };
       return;
     }
-    const log = this.#logs.of(file, line);
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
     const isProved = chain.check(line, place);
     log.newest = chain.newest;
@@ -95,13 +92,17 @@ export class Verifier {
   empty(file: string): void {
     const message = 'the file is empty, and a log begins with a checkpoint';
     const finding: Finding = { file, line: 1, kind: 'truncated', message };
-    this.#unfinished.push({ finding, note: 'the file is empty: the gateway may not yet have gone on in it' });
+    this.#logs
+      .of(file, null)
+      .unfinished.push({ finding, note: 'the file is empty: the gateway may not yet have gone on in it' });
   }
 
   /** Says what was found, when every line was taken. */
   end(): Verdict {
-    this.#judgeUnfinished(this.#options.running && this.#lines > 0);
-    this.#judgeFragment(0, null);
+    for (const log of this.#logs.all) {
+      this.#judgeUnfinished(log, this.#options.running && this.#lines > 0);
+      this.#judgeFragment(log, 0, null);
+    }
     for (const chain of this.#chains.values()) this.#judgeEnd(chain);
     return {
       intact: this.#findingCount === 0,
@@ -175,17 +176,18 @@ export class Verifier {
     }
   }
 
-  #judgeUnfinished(isGoingOn: boolean): void {
-    for (const { finding, note } of this.#unfinished) {
+  #judgeUnfinished(log: GivenLog, isGoingOn: boolean): void {
+    if (log.unfinished.length === 0) return;
+    for (const { finding, note } of log.unfinished) {
       if (isGoingOn) this.#notes.push(`${at(finding)}: ${note}`);
       else this.#report(finding);
     }
-    this.#unfinished = [];
+    log.unfinished = [];
   }
 
-  #judgeFragment(torn: number, next: Place | null): void {
-    const fragment = this.#fragment;
-    this.#fragment = null;
+  #judgeFragment(log: GivenLog, torn: number, next: Place | null): void {
+    const { fragment } = log;
+    log.fragment = null;
     if (fragment !== null && fragment.bytes === torn) {
       this.#notes.push(`${at(fragment.place)}: what a process had begun to write when it was killed; its line is lost`);
     } else if (fragment?.mayBegin === true && next === null && this.#options.running) {

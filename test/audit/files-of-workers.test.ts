@@ -5,7 +5,7 @@ import type { Verdict, VerifierOptions } from '../../src/audit/verifier.js';
 import type { ChainedLog } from '../../src/telemetry/chained-log.js';
 import { openLog, until } from '../telemetry/open-log.js';
 import { requestLine } from './sample-log.js';
-import { kindsOf, linesOf, verifyLines } from './verify-log.js';
+import { kindsOf, linesOf, verify as verifyFiles, verifyLines } from './verify-log.js';
 
 let time = Date.parse('2026-11-20T10:00:00Z');
 const now = (): number => (time += 1_000);
@@ -76,6 +76,21 @@ t.test('files of several workers may be given together, each of which alone woul
     const whole = verify(files);
     t.same([whole.findings, whole.notes], [[], []]);
   }
+});
+
+t.test('while the workers write, the last line of each of them may be there in part', async (t) => {
+  const { workers } = await logsOfWorkers(t);
+  const names = workers.map(({ file }) => file);
+  const files = names.map((file) => readFileSync(file));
+  const cut = files.map((contents) => contents.subarray(0, -20));
+  t.notOk(verifyFiles(cut, {}, names).intact, 'they do not write any more');
+  const running = verifyFiles(cut, { running: true }, names);
+  t.same(running.findings, []);
+  t.match(running.notes.join(), /1\.log:2: a line that has no end yet.*2\.log:3: a line that has no end yet/);
+  t.same(verifyFiles([...files.slice(0, 1), Buffer.alloc(0)], { running: true }, names).findings, []);
+  const [one = Buffer.alloc(0), two = Buffer.alloc(0)] = files;
+  const between = verifyFiles([one.subarray(0, -20), two, one], { running: true }, [...names, ...names.slice(0, 1)]);
+  t.match(kindsOf(between)[0], /1\.log:2 (?:truncated|foreign)/, 'a line of the same worker stands behind');
 });
 
 t.test('what is gone from the files of one worker is found among those of the others', async (t) => {
