@@ -14,6 +14,7 @@ import type { CommandIo } from './command-io.js';
 import { DataDirectory } from './dev/data-directory.js';
 import { ensureDemoMerchant } from './dev/demo-merchant.js';
 import { welcomeText } from './dev/welcome.js';
+import { drainGateway } from './drain-gateway.js';
 import { openPorts } from './open-ports.js';
 import { runServer, saveMilliseconds } from './run-server.js';
 
@@ -73,7 +74,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     const ports = await openPorts(wired, log, { records: embedded.records });
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
     const gateway = await startGateway(wired, ports);
-    closeLater(() => gateway.drain());
+    closeLater(() => drainGateway(gateway, ports.accessLog));
     await untilAvailable(embedded.records);
 
     const { https, http, management } = gateway.addresses;

@@ -7,6 +7,7 @@ import { startGateway } from '../http/start-gateway.js';
 import type { RunningGateway } from '../http/start-gateway.js';
 import { createLogger } from '../telemetry/logger.js';
 import type { Logger } from '../telemetry/logger.js';
+import { drainGateway } from './drain-gateway.js';
 import { openPorts } from './open-ports.js';
 import { runServer, saveMilliseconds } from './run-server.js';
 import { runPrimary, workersProblems } from './workers/primary.js';
@@ -71,7 +72,7 @@ async function runGateway(
       if (failure === null) log.info({ requests }, 'warmed up');
       else log.warn({ err: failure, requests }, 'the warm-up failed; the first requests may be slow');
     });
-    closeLater(() => running.drain());
+    closeLater(() => drainGateway(running, ports.accessLog));
     // The conventional signal for "look at your files again"; without a listener it would end the process.
     process.on('SIGHUP', () => void running.reloadTls());
     onStarted(running);

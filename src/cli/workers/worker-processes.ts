@@ -70,15 +70,21 @@ export class WorkerProcesses {
     return aggregateFigures(await this.#figures.all(answers));
   }
 
-  /** Has all of them drain, and waits until they have ended. */
+  /**
+   * Has all of them drain, and waits until they have ended.
+   * @throws Error where one that took requests ended with a failure
+   */
   async stop(): Promise<void> {
     this.#stopping = true;
+    const failed: number[] = [];
     await Promise.all(
-      [...this.#workers.values()].map((worker) => {
+      [...this.#workers].map(async ([number, worker]) => {
         worker.signal('SIGTERM');
-        return worker.ended;
+        const { code } = await worker.ended;
+        if (worker.isStarted && code !== 0) failed.push(number);
       }),
     );
+    if (failed.length > 0) throw new Error(`a worker process ended with a failure: ${failed.join()}`);
   }
 
   #run(number: number): WorkerProcess {
