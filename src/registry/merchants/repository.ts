@@ -76,21 +76,32 @@ export function createMerchant(context: RegistryContext, actor: string, given: N
   });
 }
 
-/** @throws Refusal where there is no such merchant, it has changed meanwhile, or an allowlist cannot be accepted */
+/** A merchant as it is now, and of which change gateways have to know: a later one than its own where nothing changed. */
+export interface MerchantChange {
+  readonly merchant: Merchant;
+  readonly revision: number;
+}
+
+/**
+ * Changes a merchant. One that is already as it shall be stays as it is, and is written to the gateways' store again: who
+ * suspends a suspended merchant has seen that it is served.
+ * @throws Refusal where there is no such merchant, it has changed meanwhile, or an allowlist cannot be accepted
+ */
 export function changeMerchant(
   context: RegistryContext,
   actor: string,
   id: string,
   { confirm, revision: expected, ...given }: MerchantChanges,
-): Promise<Merchant> {
+): Promise<MerchantChange> {
   const changes: Partial<Settings> = { ...given, ...acceptAllowlists(given, confirm) };
-  return makeChange<Merchant>(context, actor, async ({ transaction, revision, now }) => {
+  return makeChange<MerchantChange>(context, actor, async ({ transaction, revision, now }) => {
     const before = await findMerchant(transaction, id);
+    const records = [`merchant:${id}`];
     if (expected !== undefined && expected !== before.revision) {
       throw new Refusal(409, `The merchant has changed meanwhile: its revision is ${before.revision}`);
     }
     const names = settings.filter((name) => changes[name] !== undefined && !same(changes[name], before[name]));
-    if (names.length === 0) return { result: before, changed: null };
+    if (names.length === 0) return { result: { merchant: before, revision }, changed: { events: [], records } };
 
     const row = await transaction
       .updateTable('merchants')
@@ -98,10 +109,10 @@ export function changeMerchant(
       .where('id', '=', id)
       .returningAll()
       .executeTakeFirstOrThrow();
-    const result = toMerchant(row);
-    const [was, is] = [only(before, names), only(result, names)];
+    const merchant = toMerchant(row);
+    const [was, is] = [only(before, names), only(merchant, names)];
     const event = { action: 'merchant.changed', merchantId: id, keyId: null, before: was, after: is } as const;
-    return { result, changed: { events: [event], records: [`merchant:${id}`] } };
+    return { result: { merchant, revision }, changed: { events: [event], records } };
   });
 }
 

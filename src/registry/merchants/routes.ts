@@ -53,8 +53,8 @@ export const merchantRoutes: Routes = (app, context) => {
     },
     async (request, reply) => {
       const id = idIn(request.params, 'Merchant');
-      const merchant = await changeMerchant(context, actorOf(request), id, request.body);
-      return answerChange(reply, 200, 'Merchant changed', merchant, await confirm(merchant.revision, null));
+      const { merchant, revision } = await changeMerchant(context, actorOf(request), id, request.body);
+      return answerChange(reply, 200, 'Merchant changed', merchant, await confirm(revision, null));
     },
   );
 };
