@@ -57,3 +57,15 @@ t.test('nor as an origin or a status', async (t) => {
   const fine = { originAllowlist: ['svc-live.example'], status: 'SUSPENDED_LIVE' };
   t.match(await call('PATCH', `/merchants/${id}`, { body: fine }), { status: 200, body: { data: fine } });
 });
+
+t.test('nor is one that is given as a permission repeated', async (t) => {
+  const { call, createMerchant } = await registryFixture(t, 'sqlite::memory:');
+  const { id } = await createMerchant();
+  for (const text of [key, key.toUpperCase(), `payouts:${key}`]) {
+    const body = { environment: 'live', permissions: ['payouts:*', text] };
+    const answer = await call('POST', `/merchants/${id}/keys`, { body });
+    const message = 'permissions: must not hold anything that looks like a key';
+    t.match(answer, { status: 422, body: { message, data: { errors: [{ path: 'permissions', message }] } } }, text);
+    t.notMatch(JSON.stringify(answer).toLowerCase(), key.slice(9, 15).toLowerCase());
+  }
+});
