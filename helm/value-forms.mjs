@@ -6,11 +6,15 @@ const ports = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 1
 const port = { type: 'integer', minimum: 1, maximum: 65535 };
 const textOrNull = { type: ['string', 'null'] };
 const share = { type: ['integer', 'string', 'null'], minimum: 0, pattern: '^[0-9]{1,3}%$' };
+/** Those that select pods are the chart's own. */
+const labels = { ...textMap, propertyNames: { not: { pattern: '^app\\.kubernetes\\.io/(name|instance|component)$' } } };
 /** Handed to Kubernetes as they are, which has schemas of its own for them. */
 const kubernetesObject = { type: 'object' };
 const kubernetesObjects = { type: 'array', items: { type: 'object' } };
 const kubernetesName = '^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$';
 const nameOrEmpty = { type: 'string', pattern: `^$|${kubernetesName}` };
+/** Of a Service, which may not begin with a digit, and short enough for the value of a label. */
+const serviceNameOrEmpty = { type: 'string', pattern: '^$|^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$' };
 const duration = { type: 'string', pattern: '^([0-9]+(h|m|s))+$' };
 const quantity = { type: 'string', pattern: '^[0-9]+(\\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$' };
 
@@ -35,12 +39,13 @@ const forms = [
   [/^torExits\.key$/, secret.properties.key],
   [/\.schedule$/, { type: 'string', pattern: '^(@[a-z]+|([-0-9*/,A-Za-z]+ ){4}[-0-9*/,A-Za-z]+)$' }],
   [/(existingSecret|existingConfigMap|tlsSecret|existingClaim)$/, nameOrEmpty],
-  [/^(nameOverride|fullnameOverride)$/, nameOrEmpty],
+  [/^(nameOverride|fullnameOverride)$/, serviceNameOrEmpty],
   [/^image\.pullSecrets$/, { type: 'array', items: closed({ name: { type: 'string' } }, ['name']) }],
   [/^image\.pullPolicy$/, { enum: ['Always', 'IfNotPresent', 'Never'] }],
   [/^image\.digest$/, { type: 'string', pattern: '^$|^sha256:[0-9a-f]{64}$' }],
   [/^image\.repository$/, { type: 'string', minLength: 1 }],
-  [/[lL]abels$/, textMap],
+  [/^networkPolicy\..*[lL]abels$/, textMap],
+  [/[lL]abels$/, labels],
   [/[aA]nnotations$/, textMap],
   [/\.nodeSelector$/, textMap],
   [/^gateway\.replicas$/, { type: ['integer', 'null'], minimum: 0 }],

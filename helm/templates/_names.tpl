@@ -29,15 +29,14 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
+{{/* Each name once: what selects pods, then what is nearest to the object. Takes root, component and, if need be, labels. */}}
 {{- define "merchant-gateway.labels" -}}
-{{ include "merchant-gateway.selectorLabels" . }}
-app.kubernetes.io/version: {{ default .root.Chart.AppVersion .root.Values.image.tag | quote }}
-app.kubernetes.io/part-of: merchant-gateway
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $selecting := include "merchant-gateway.selectorLabels" . | fromYaml -}}
+{{- $describing := dict "app.kubernetes.io/version" (default .root.Chart.AppVersion .root.Values.image.tag) -}}
+{{- $_ := set $describing "app.kubernetes.io/part-of" "merchant-gateway" -}}
+{{- $_ := set $describing "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- $_ := set $describing "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version) -}}
+{{- merge $selecting (default (dict) .labels) .root.Values.commonLabels $describing | toYaml -}}
 {{- end -}}
 
 {{/* The metadata of an object. Takes root, component, name and, if need be, annotations and labels. */}}
@@ -46,9 +45,6 @@ name: {{ .name }}
 namespace: {{ .root.Release.Namespace }}
 labels:
   {{- include "merchant-gateway.labels" . | nindent 2 }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
 {{- with merge (dict) (default (dict) .annotations) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}

@@ -6,10 +6,7 @@ preStopSeconds, ports, probes, volumes, mounts, isJob, isMigration.
 {{- define "merchant-gateway.pod" -}}
 metadata:
   labels:
-    {{- include "merchant-gateway.labels" . | nindent 4 }}
-    {{- with .settings.podLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "merchant-gateway.labels" (merge (dict "labels" .settings.podLabels) .) | nindent 4 }}
   annotations:
     merchant-gateway/config: {{ include "merchant-gateway.config" . | sha256sum }}
     {{- with merge (dict) .settings.podAnnotations .root.Values.commonAnnotations }}

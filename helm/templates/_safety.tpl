@@ -63,6 +63,12 @@
 {{- if and (eq $service.type "ClusterIP") $service.externalTrafficPolicy -}}
 {{- $problems = append $problems "gateway.service.externalTrafficPolicy has no effect on a ClusterIP: leave it null, or set type" -}}
 {{- end -}}
+{{- if and (ne $service.type "LoadBalancer") (or $service.loadBalancerClass $service.loadBalancerSourceRanges) -}}
+{{- $problems = append $problems "gateway.service.loadBalancerClass and loadBalancerSourceRanges are of the type LoadBalancer: set type, or leave them out" -}}
+{{- end -}}
+{{- if and $hasTls $settings.plainListener (eq (int $service.httpsPort) (int $service.httpPort)) -}}
+{{- $problems = append $problems "gateway.service.httpsPort and httpPort are the same: a Service has each port once" -}}
+{{- end -}}
 {{- if and (eq (default "" $service.externalTrafficPolicy) "Cluster") (not $proxies) -}}
 {{- $problems = append $problems "gateway.service.externalTrafficPolicy Cluster replaces every client's address by a node's, so that allowlists and Tor exits mean nothing. Use Local, or a proxy in config.trustedProxies" -}}
 {{- end -}}

@@ -240,6 +240,15 @@ for (const [what, sentence, values] of refusals) {
   });
 }
 
+t.test('refused: a release whose name no Service can have', (t) => {
+  const values = ['--kube-version', '1.27.0', '--values', 'helm/ci/live-tls-values.yaml'];
+  const { status, stderr } = runHelm(['template', '1.release', 'helm', ...values]);
+  said.push(stderr);
+  t.equal(status, 1);
+  t.match(stderr, 'no Service can be called 1.release-merchant-gateway:');
+  t.end();
+});
+
 t.test('the default values are refused, and everything that is missing is said at once', (t) => {
   const { status, stderr } = runHelm(['template', 'release', 'helm', '--kube-version', '1.27.0']);
   said.push(stderr);

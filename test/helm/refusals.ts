@@ -114,6 +114,26 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
       environments: { live: { gateway: { config: { identity: { audience: 'other' } } } } },
     },
   ],
+  [
+    'a load balancer without one',
+    /are of the type LoadBalancer/,
+    { gateway: { service: { type: 'ClusterIP', externalTrafficPolicy: null, loadBalancerClass: 'x.example/lb' } } },
+  ],
+  [
+    'networks of no load balancer',
+    /are of the type LoadBalancer/,
+    { gateway: { service: { type: 'NodePort', loadBalancerSourceRanges: ['203.0.113.0/24'] } } },
+  ],
+  ['one port twice', /httpsPort and httpPort are the same/, { gateway: { service: { httpPort: 443 } } }],
+  [
+    'services that nobody tells the keys of gateways',
+    /set config\.identity\.publicKeysUrl/,
+    {
+      environments: { live: { enabled: false } },
+      services: { enabled: true },
+      secrets: { identitySigningKey: { existingSecret: 'signing' } },
+    },
+  ],
   ['PROXY headers of nobody', /proxyProtocol without/, { config: { proxyProtocol: true } }],
   ['two writers of SQLite', /registry\.replicas is above 1 with SQLite/, { registry: { replicas: 2 } }],
   [
@@ -134,6 +154,13 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     'an unknown value of an environment',
     /environments\.live\.gateway: Additional property x/,
     { environments: { live: { gateway: { x: 1 } } } },
+  ],
+  ['a name that is none', /fullnameOverride: Does not match/, { fullnameOverride: '1-gateway' }],
+  ['a name with dots', /nameOverride: Does not match/, { nameOverride: 'a.b' }],
+  [
+    "a label of the chart's",
+    /commonLabels: .*component/,
+    { commonLabels: { 'app.kubernetes.io/component': 'everything' } },
   ],
   ['an unknown option', /config: Additional property foo/, { config: { foo: 1 } }],
   ['an option of the chart', /config: Additional property environment/, { config: { environment: 'test' } }],
