@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { PassThrough, Readable } from 'node:stream';
+import { setTimeout } from 'node:timers/promises';
 import tls from 'node:tls';
 import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
@@ -317,6 +318,23 @@ t.test('a connection that was opened for a caller who left fails nobody else whe
   service.sockets[0]?.resetAndDestroy();
   t.same(await Promise.all([left, next]), ['client_closed', 'ok']);
   t.equal(service.sockets.length, 2);
+});
+
+t.test('a connection that was opened for a caller who left, and does not open, holds up nobody else', hang, async (t) => {
+  const service = await startStandstill(t);
+  const upstream = open(t, service.url, { ca: service.ca });
+  const cancellation = new Cancellation();
+  const left = ask(upstream, { cancellation });
+  await until(() => service.sockets.length === 1);
+  cancellation.cancel(gone());
+  t.equal(await left, 'client_closed');
+  service.goOn = true; // for those that come now
+  const early = ask(upstream);
+  await setTimeout(1_100);
+  t.equal(service.sockets.length, 1, 'it may still open');
+  t.equal(await ask(upstream), 'ok');
+  t.equal(await early, 'ok');
+  t.equal(service.sockets.length, 3);
 });
 
 t.test('while a service takes no connections, callers who come and go leave nothing behind', hang, async (t) => {

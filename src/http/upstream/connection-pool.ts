@@ -22,8 +22,17 @@ interface Waiting {
   readonly reader: AnswerReader;
 }
 
+/** A connection that is being opened. */
+interface Opening {
+  /** For whom: who fails where it does, unless another one carries the request by then. */
+  readonly first: Waiting;
+  readonly since: number;
+}
+
 const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
+/** Nobody else waits longer for a connection that was opened for a caller who has left: it may never open. */
+const patienceMilliseconds = 1_000;
 /** All connections read into this one, one after the other: what is kept of it is copied. */
 const readBuffer = Buffer.allocUnsafeSlow(65_536);
 
@@ -37,7 +46,7 @@ export class ConnectionPool {
   /** Those whose answer was read in this turn. Where the end of such a connection came right behind, only the next turn reads it. */
   readonly #resting: Connection[] = [];
   #waiting: Waiting[] = [];
-  #connecting = 0;
+  readonly #opening = new Set<Opening>();
   #isDestroyed = false;
   #isDue = false;
   readonly #sweep: NodeJS.Timeout;
@@ -122,13 +131,22 @@ export class ConnectionPool {
     this.#idle.push(...rested);
     // More are opened also for those that a rested one carries in the next turn: with some to spare, each rests for longer.
     const { maxConnections } = this.#options;
-    while (this.#connections.size + this.#connecting < maxConnections) {
-      const next = this.#waiting[this.#connecting];
+    while (this.#connections.size + this.#opening.size < maxConnections) {
+      const next = this.#waiting[this.#countComing(now)];
       if (next === undefined) break;
-      this.#connect(next);
+      this.#connect({ first: next, since: now });
     }
     if (this.#waiting.length > 0 && rested.length > 0) this.#serveSoon();
     this.#endIfClosed();
+  }
+
+  /** How many connections are being opened that somebody who waits can expect to get. */
+  #countComing(now: number): number {
+    let coming = 0;
+    for (const { first, since } of this.#opening) {
+      if (now - since < patienceMilliseconds || this.#waiting.includes(first)) coming += 1;
+    }
+    return coming;
   }
 
   #takeIdle(now: number): Connection | null {
@@ -139,14 +157,14 @@ export class ConnectionPool {
     return null;
   }
 
-  /** @param first which fails where the connection does, unless another one carries it by then */
-  #connect(first: Waiting): void {
-    this.#connecting += 1;
+  #connect(opening: Opening): void {
+    const { first } = opening;
+    this.#opening.add(opening);
     const { hostname, host, protocol, port } = this.#options.origin;
     // A URL has an IPv6 address in brackets, which a socket takes for a part of a name.
     const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
     this.#connector({ hostname: bare, host, protocol, port }, (error, socket) => {
-      this.#connecting -= 1;
+      this.#opening.delete(opening);
       if (error === null) this.#opened(socket);
       else if (this.#waiting.includes(first)) {
         this.#waiting = this.#waiting.filter((each) => each !== first);
@@ -185,6 +203,6 @@ export class ConnectionPool {
     if (this.#waiting.length > 0) return;
     for (const connection of this.#idle.splice(0)) connection.destroy(new Error('the gateway is closing'));
     // One that is still being opened when everything is cut off is closed as soon as it is open.
-    if (this.#connections.size === 0 && (this.#connecting === 0 || this.#isDestroyed)) this.#onClosed();
+    if (this.#connections.size === 0 && (this.#opening.size === 0 || this.#isDestroyed)) this.#onClosed();
   }
 }
