@@ -320,22 +320,26 @@ t.test('a connection that was opened for a caller who left fails nobody else whe
   t.equal(service.sockets.length, 2);
 });
 
-t.test('a connection that was opened for a caller who left, and does not open, holds up nobody else', hang, async (t) => {
-  const service = await startStandstill(t);
-  const upstream = open(t, service.url, { ca: service.ca });
-  const cancellation = new Cancellation();
-  const left = ask(upstream, { cancellation });
-  await until(() => service.sockets.length === 1);
-  cancellation.cancel(gone());
-  t.equal(await left, 'client_closed');
-  service.goOn = true; // for those that come now
-  const early = ask(upstream);
-  await setTimeout(1_100);
-  t.equal(service.sockets.length, 1, 'it may still open');
-  t.equal(await ask(upstream), 'ok');
-  t.equal(await early, 'ok');
-  t.equal(service.sockets.length, 3);
-});
+t.test(
+  'a connection that was opened for a caller who left, and does not open, holds up nobody else',
+  hang,
+  async (t) => {
+    const service = await startStandstill(t);
+    const upstream = open(t, service.url, { ca: service.ca });
+    const cancellation = new Cancellation();
+    const left = ask(upstream, { cancellation });
+    await until(() => service.sockets.length === 1);
+    cancellation.cancel(gone());
+    t.equal(await left, 'client_closed');
+    service.goOn = true; // for those that come now
+    const early = ask(upstream);
+    await setTimeout(1_100);
+    t.equal(service.sockets.length, 1, 'it may still open');
+    t.equal(await ask(upstream), 'ok');
+    t.equal(await early, 'ok');
+    t.equal(service.sockets.length, 3);
+  },
+);
 
 t.test('while a service takes no connections, callers who come and go leave nothing behind', hang, async (t) => {
   const service = await startStandstill(t);
