@@ -19,7 +19,7 @@ import type { RegistryDatabase } from './registry-database.js';
 export interface RegistryOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
-  readonly projector: Pick<Projector, 'wake' | 'nextPass' | 'hasProjected'>;
+  readonly projector: Pick<Projector, 'wake' | 'nextPass' | 'hasProjected' | 'isFailing'>;
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: (size: number) => Buffer;

@@ -7,7 +7,7 @@ import type { RegistryDatabase } from './registry-database.js';
 /** What readiness depends on. */
 export interface HealthSources {
   readonly database: RegistryDatabase;
-  readonly projector: { hasProjected(revision: number): Promise<boolean> };
+  readonly projector: { readonly isFailing: boolean; hasProjected(revision: number): Promise<boolean> };
 }
 
 /**
@@ -20,8 +20,8 @@ export function addHealth(app: RestApp, { database, projector }: HealthSources):
     try {
       await sql`select 1`.execute(database);
       const { revision } = await readHistory(database);
-      const projection = (await projector.hasProjected(revision)) ? 'current' : 'behind';
-      return success('Ready', { projection });
+      const isCurrent = !projector.isFailing && (await projector.hasProjected(revision));
+      return success('Ready', { projection: isCurrent ? 'current' : 'behind' });
     } catch {
       reply.code(503);
       return failure('The database is away');

@@ -29,20 +29,30 @@ export interface RecordsStore {
   /** Null where there is none, or none of a layout that is known. */
   readMeta(): Promise<MetaRecord | null>;
   /**
-   * Says that the store is complete up to a revision: everything was written since `isWhole()` was last asked. Rejected
-   * where a part of the store is not what it was then.
+   * Begins to look at the store and to write it. What another process has begun ends by that: it publishes nothing more.
+   * @returns whether each part of it has every change that was written: false where one was emptied, or went back
+   */
+  begin(): Promise<boolean>;
+  /**
+   * Says that the store is complete up to a revision: everything was written since `begin()`. Rejected where a part of the
+   * store is not what it was then.
    */
   writeMeta(meta: MetaRecord, revision: number): Promise<void>;
-  /** Whether each part of it has every change that was written: false where one was emptied, or went back. */
-  isWhole(): Promise<boolean>;
   /**
-   * All of them or, where it is rejected, perhaps some. An adapter splits what is too much for one command.
-   * @param change the revision of the newest change among them; null where they are written anew, unchanged
+   * Writes all of them or, where it is rejected, perhaps some. An adapter splits what is too much for one command. What the
+   * store holds of a later change stays.
+   * @param change the revision of the newest change among them
+   * @returns the highest revision of a record that stayed; 0 where none did
    */
-  write(entries: readonly StoreEntry[], change: number | null): Promise<void>;
+  write(entries: readonly StoreEntry[], change: number): Promise<number>;
+  /** The same for records that are written anew, and have not changed. @param revision up to which they replace what is there */
+  rewrite(entries: readonly StoreEntry[], revision: number): Promise<number>;
   /** The revision that was published last; 0 where there was none, or one that is no revision. */
   readRevision(): Promise<number>;
-  /** Tells gateways that every record of this revision is written, which they then acknowledge. */
+  /**
+   * Tells gateways that every record of this revision is written, which they then acknowledge. Rejected where the store is not
+   * the one, or lacks some of what was written, since `begin()`: another server may have taken its place.
+   */
   publishRevision(revision: number): Promise<void>;
   /** Those that live, of every environment. */
   gateways(): Promise<readonly LiveGateway[]>;

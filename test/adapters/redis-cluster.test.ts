@@ -97,8 +97,8 @@ const keyEntry = (lookupId: string, status: string, revision: number): StoreEntr
 
 /** Writes as a registry does that finds the store incomplete: everything, and then that it is complete. */
 async function rebuild(store: OpenedRecordsStore, entries: readonly StoreEntry[], revision: number): Promise<void> {
-  await store.isWhole();
-  await store.write([{ name: 'merchant:m_1', value: merchant }, ...entries], null);
+  await store.begin();
+  await store.rewrite([{ name: 'merchant:m_1', value: merchant }, ...entries], revision);
   await store.publishRevision(revision);
   await store.writeMeta({ ...meta, projectedAt: new Date().toISOString() }, revision);
 }
@@ -143,9 +143,9 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       'not seeded',
     );
     t.equal(await ask(gateway.store, lookupIdOf('svc_live_nobody', null)), 'could not ask');
-    t.equal(await store.isWhole(), false);
+    t.equal(await store.begin(), false);
     await rebuild(store, [], 0);
-    t.equal(await store.isWhole(), true);
+    t.equal(await store.begin(), true);
     await until(
       async () => (await ask(gateway.store, lookupIdOf('svc_live_nobody', null))).startsWith('absent'),
       'seeded',
@@ -250,7 +250,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await until(async () => (await exits.read()) === null, 'the list of Tor exits can be asked for');
     const registry = await openStore(t, cluster, { username: 'registry', password: 'secret' });
     await rebuild(registry, active(), revision);
-    t.equal(await registry.isWhole(), true, 'and so can a registry');
+    t.equal(await registry.begin(), true, 'and so can a registry');
     revision += 1;
     await registry.write([keyEntry(third, 'ACTIVE', revision)], revision);
     await registry.publishRevision(revision);
@@ -338,8 +338,8 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       t.equal(await ask(keys, nobody), 'could not ask');
     }
     t.notOk(seen.has('absent (store)'), 'and a valid key was never unknown');
-    t.equal(await store.isWhole(), false, 'the registry finds it out');
-    await store.write(active(), null);
+    t.equal(await store.begin(), false, 'the registry finds it out');
+    await store.rewrite(active(), revision);
     await owner.client.flushall();
     await t.rejects(
       store.writeMeta(meta, revision),
@@ -348,7 +348,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     );
     t.equal(await ask(keys, first), 'could not ask');
     await rebuild(store, active(), revision);
-    t.equal(await store.isWhole(), true);
+    t.equal(await store.begin(), true);
     await holdsAll();
     await until(async () => (await ask(keys, nobody)).startsWith('absent'), 'unknown keys are unknown again');
   });
@@ -375,18 +375,18 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await until(() => Promise.resolve(told.at(-1) === 'found'), 'told of');
     t.ok(told.length <= 4, `an outage is two lines, and not one for each attempt: ${told.join(', ')}`);
     const back = await change(first, 'ACTIVE').catch(async () => {
-      await until(async () => store.isWhole(), 'the registry has found the new master');
+      await until(async () => store.begin(), 'the registry has found the new master');
       return change(first, 'ACTIVE');
     });
     await until(async () => (await acknowledged(store, 'gateway-1')) >= back, 'changes are acknowledged again');
     t.match(await ask(keys, first), 'ACTIVE', 'and it is the new master that is heard');
-    t.equal(await store.isWhole(), true, 'nothing was lost');
+    t.equal(await store.begin(), true, 'nothing was lost');
     await victim.restart();
     await cluster.settled();
   });
 
   await t.test('a promoted replica that lacks a revocation is not believed until it has it again', async (t) => {
-    await until(async () => store.isWhole(), 'whole');
+    await until(async () => store.begin(), 'whole');
     await holdsAll();
     await cluster.settled();
     const revisionOwner = await cluster.ownerOf('mg:revision');
@@ -422,7 +422,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       `never accepted: ${[...seen].join(', ')}`,
     );
     t.equal(await ask(late.store, id), 'could not ask');
-    await until(async () => !(await store.isWhole()), 'the registry finds it out');
+    await until(async () => !(await store.begin()), 'the registry finds it out');
     revision += 1;
     const slot = slotOf(`mg:key:${id}`);
     await store.write([{ ...keyEntry(id, 'ACTIVE', revision), name: `key:{${slotTags()[slot] ?? ''}}` }], revision);
@@ -431,7 +431,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     t.equal(await ask(late.store, id), 'could not ask', 'does not hide what the slot lacks');
     const entries = ids.map((one) => keyEntry(one, one === id ? 'REVOKED' : 'ACTIVE', revision));
     await rebuild(store, entries, revision);
-    t.equal(await store.isWhole(), true);
+    t.equal(await store.begin(), true);
     for (const one of [keys, late.store])
       await until(async () => (await ask(one, id)) === 'REVOKED (cache)', 'repaired');
     await replica.client.config('SET', 'masteruser', '');
@@ -445,7 +445,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
 
   await t.test('while a slot moves to another master no notice is lost, and every key is answered', async (t) => {
     await cluster.settled();
-    await until(async () => store.isWhole(), 'whole');
+    await until(async () => store.begin(), 'whole');
     await holdsAll();
     const name = `mg:key:${second}`;
     const slot = String(slotOf(name));
@@ -479,7 +479,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     for (const node of [to, from, ...(await masters())])
       await node.client.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
     await cluster.settled();
-    await until(async () => store.isWhole(), 'the registry has found the new master, and nothing is lost');
+    await until(async () => store.begin(), 'the registry has found the new master, and nothing is lost');
     await changed('ACTIVE');
     t.equal((await cluster.ownerOf(name)).id, to.id);
     state.isRunning = false;

@@ -37,6 +37,7 @@ t.test(
     t.equal(await store.readMeta(), null);
     t.equal(await store.readRevision(), 0);
     const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
+    await store.begin();
     await store.writeMeta(meta, 7);
     t.same(await store.readMeta(), meta);
     await store.publishRevision(7);
@@ -113,9 +114,11 @@ t.test(
 t.test('a write that Redis refuses is a failure, not a success', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const store = await connected(open(t, server));
+  await store.begin();
   await server.client.config('SET', 'maxmemory', '1');
-  await t.rejects(store.write([{ name: 'key:1', value: { a: 1 } }], 1), /OOM/);
   await t.rejects(store.publishRevision(1), /OOM/);
+  await t.rejects(store.write([{ name: 'key:1', value: { a: 1 } }], 1), /OOM/);
+  await t.rejects(store.begin(), /OOM/);
   await server.kill();
   await t.rejects(store.gateways());
   await t.rejects(store.write([{ name: 'key:1', value: null }], 1));

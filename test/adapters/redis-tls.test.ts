@@ -56,7 +56,7 @@ const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.00
 async function works(t: Teardown, target: Target, ca: string): Promise<void> {
   const { store, records } = open(t, target, ca);
   await until(async () => (await store.readMeta()) === null, 'the registry has a connection');
-  await store.isWhole();
+  await store.begin();
   await store.publishRevision(3);
   await store.writeMeta(meta, 3);
   await until(async () => (await records.key('unknown')).source === 'cache', 'the gateway asks and hears');

@@ -33,18 +33,29 @@ export class MemoryRecordsStore implements RecordsStore {
   /** False where a part of it was emptied, or went back. */
   whole = true;
 
-  isWhole(): Promise<boolean> {
+  /** Whether what is of a later change stays, as an adapter sees to. False shows what the registry does by itself. */
+  keepsLater = true;
+
+  begin(): Promise<boolean> {
     return Promise.resolve(this.whole);
   }
 
-  async write(entries: readonly StoreEntry[]): Promise<void> {
+  async write(entries: readonly StoreEntry[], change: number): Promise<number> {
     await this.onWrite(entries);
     return this.#do('write', (isWhole) => {
+      let stayed = 0;
       for (const { name, value } of isWhole ? entries : entries.slice(0, Math.ceil(entries.length / 2))) {
-        if (value === null) this.records.delete(name);
+        const held = revisionOf(this.records.get(name));
+        if (this.keepsLater && held > Math.max(change, revisionOf(value))) stayed = Math.max(stayed, held);
+        else if (value === null) this.records.delete(name);
         else this.records.set(name, JSON.parse(JSON.stringify(value)) as object);
       }
+      return stayed;
     });
+  }
+
+  rewrite(entries: readonly StoreEntry[], revision: number): Promise<number> {
+    return this.write(entries, revision);
   }
 
   readRevision(): Promise<number> {
@@ -90,6 +101,10 @@ export class MemoryRecordsStore implements RecordsStore {
     if (failure !== null) throw new Error(`the store went away (${call})`);
     return result;
   }
+}
+
+function revisionOf(record: object | null | undefined): number {
+  return (record as { revision?: number } | null | undefined)?.revision ?? 0;
 }
 
 /** A gateway for a store. */

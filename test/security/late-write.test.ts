@@ -44,21 +44,26 @@ for (const [what, start] of Object.entries(places)) {
     const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
     t.teardown(() => store.close());
     await until(async () => (await store.readMeta()) === null, 'the store can be asked');
-    const write = (status: string, revision: number, change: number | null) =>
+    await store.begin();
+    const write = (status: string, revision: number, change: number) =>
       store.write([{ name: 'key:1', value: { status, revision } }], change);
     const status = async (): Promise<unknown> => (JSON.parse((await read()) ?? '{}') as { status?: string }).status;
 
     await write('ACTIVE', 5, 5);
     await write('REVOKED', 7, 7);
-    await write('ACTIVE', 5, 6);
+    t.equal(await write('ACTIVE', 5, 6), 7);
     t.equal(await status(), 'REVOKED');
     await write('REVOKED AGAIN', 7, 9);
     t.equal(await status(), 'REVOKED AGAIN', 'a later change of a record that stays as it is');
     await write('PUT BACK', 12, 9);
     t.equal(await status(), 'PUT BACK', 'what is written once more under the number that it was put back with');
-    await write('AS THE DATABASE HAS IT', 3, null);
+    const rewrite = (value: object | null, revision: number) => store.rewrite([{ name: 'key:1', value }], revision);
+    t.equal(await rewrite({ status: 'AS IT WAS', revision: 3 }, 11), 12);
+    t.equal(await rewrite(null, 11), 12);
+    t.equal(await status(), 'PUT BACK', 'a page of everything that arrives when the key was changed again');
+    t.equal(await rewrite({ status: 'AS THE DATABASE HAS IT', revision: 3 }, 12), 0);
     t.equal(await status(), 'AS THE DATABASE HAS IT', 'everything anew');
-    for (const damaged of ['', '{', '[]', '7', '{"revision":"x"}', '{"revision":null}']) {
+    for (const damaged of ['', '{', '[]', '7', '{"revision":"x"}', '{"revision":null}', `{"revision":${2 ** 51}}`]) {
       await damage(damaged);
       await write('WHOLE', 10, 10);
       t.equal(await status(), 'WHOLE', damaged);
@@ -66,6 +71,8 @@ for (const [what, start] of Object.entries(places)) {
     await makeHash();
     await write('WHOLE', 10, 10);
     t.equal(await status(), 'WHOLE', 'what is no text');
+    await store.write([{ name: 'key:1', value: null }], 9);
+    t.not(await read(), null, 'a removal that arrives late');
     await store.write([{ name: 'key:1', value: null }], 11);
     t.equal(await read(), null);
   });

@@ -73,16 +73,21 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  isWhole(): Promise<boolean> {
+  begin(): Promise<boolean> {
     return Promise.resolve(true);
   }
 
-  write(entries: readonly StoreEntry[]): Promise<void> {
+  /** The registry of this process alone writes here, and in order: nothing of a later change is there. */
+  write(entries: readonly StoreEntry[]): Promise<number> {
     for (const { name, value } of entries) {
       if (value === null) this.#remove(`mg:${name}`);
       else this.#put(`mg:${name}`, value);
     }
-    return Promise.resolve();
+    return Promise.resolve(0);
+  }
+
+  rewrite(entries: readonly StoreEntry[]): Promise<number> {
+    return this.write(entries);
   }
 
   readRevision(): Promise<number> {

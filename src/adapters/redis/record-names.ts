@@ -5,6 +5,8 @@ export class RecordNames {
   readonly #prefix: string;
   readonly meta: string;
   readonly revision: string;
+  /** On one server: who writes the records, and how much of that has come. */
+  readonly writer: string;
   /** In a Cluster: which slot was changed when, at the master of the revision. */
   readonly changedSlots: string;
   /** The list of Tor exits, and the lock of the gateway that fetches it. */
@@ -16,6 +18,7 @@ export class RecordNames {
     this.#prefix = prefix;
     this.meta = `${prefix}meta`;
     this.revision = `${prefix}revision`;
+    this.writer = `${prefix}writer`;
     this.changedSlots = `${prefix}changed:{${this.revision}}`;
     this.torExits = `${prefix}tor-exits`;
     this.torExitsLock = `${prefix}tor-exits:lock`;

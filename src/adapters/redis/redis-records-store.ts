@@ -7,11 +7,12 @@ import { InvalidationListener } from './invalidation-listener.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
-import { recordWrite } from './record-write.js';
+import { highestThatStayed, recordWrite } from './record-write.js';
 import { revisionIn } from './revision.js';
 import { SameServer } from './same-server.js';
 import { scanNames } from './scan-names.js';
 import { usableMetaRecord } from './store-state.js';
+import { WriterMark } from './writer-mark.js';
 
 const entriesAtATime = 500;
 
@@ -22,6 +23,7 @@ export class RedisRecordsStore implements RecordsStore {
   readonly #prefix: string;
   readonly #names: RecordNames;
   readonly #directory: GatewayDirectory;
+  readonly #mark: WriterMark;
 
   constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
     this.#prefix = prefix;
@@ -61,6 +63,7 @@ export class RedisRecordsStore implements RecordsStore {
       read: (names) => redis.mget([...names]),
     });
     [this.#redis, this.#listening] = [redis, listening];
+    this.#mark = new WriterMark(redis, this.#names.writer);
   }
 
   async readMeta(): Promise<MetaRecord | null> {
@@ -68,31 +71,42 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   /** A server is emptied, or goes back, as a whole: the meta record and the revision tell. */
-  isWhole(): Promise<boolean> {
-    return Promise.resolve(true);
+  async begin(): Promise<boolean> {
+    await this.#mark.begin();
+    return true;
   }
 
-  async writeMeta(meta: MetaRecord): Promise<void> {
-    await this.#redis.set(this.#names.meta, JSON.stringify(meta));
+  writeMeta(meta: MetaRecord): Promise<void> {
+    return this.#mark.set(this.#names.meta, JSON.stringify(meta));
   }
 
-  async write(entries: readonly StoreEntry[], change: number | null): Promise<void> {
+  async write(entries: readonly StoreEntry[], change: number): Promise<number> {
+    let highest = 0;
     for (let start = 0; start < entries.length; start += entriesAtATime) {
       const pipeline = this.#redis.pipeline();
       for (const { name, value } of entries.slice(start, start + entriesAtATime)) {
         pipeline.call(...recordWrite(this.#prefix + name, value, change));
       }
+      pipeline.call(...this.#mark.change());
       const results = (await pipeline.exec()) ?? [];
       for (const [error] of results) if (error !== null) throw error;
+      const answers = results.map(([, answer]) => answer);
+      this.#mark.changed(answers.pop());
+      highest = Math.max(highest, highestThatStayed(answers));
     }
+    return highest;
+  }
+
+  rewrite(entries: readonly StoreEntry[], revision: number): Promise<number> {
+    return this.write(entries, revision);
   }
 
   async readRevision(): Promise<number> {
     return revisionIn(await this.#redis.get(this.#names.revision)) ?? 0;
   }
 
-  async publishRevision(revision: number): Promise<void> {
-    await this.#redis.set(this.#names.revision, String(revision));
+  publishRevision(revision: number): Promise<void> {
+    return this.#mark.set(this.#names.revision, String(revision));
   }
 
   gateways(): Promise<readonly LiveGateway[]> {

@@ -34,8 +34,15 @@ export async function* storedPages(database: RegistryDatabase): AsyncGenerator<S
   }
 }
 
-/** The names in the store that the database does not know; one page for each that was looked through, also an empty one. */
-export async function* strangeNames(database: RegistryDatabase, store: RecordsStore): AsyncGenerator<string[]> {
+/** Names that were looked through. */
+export interface NamesPage {
+  readonly length: number;
+  /** Those of them that the database does not know. */
+  readonly unknown: readonly string[];
+}
+
+/** The names in the store, and which of them the database does not know, in pages; the last one may be empty. */
+export async function* strangeNames(database: RegistryDatabase, store: RecordsStore): AsyncGenerator<NamesPage> {
   for (const prefix of recordPrefixes) {
     let page: string[] = [];
     for await (const name of store.names(prefix)) {
@@ -48,6 +55,7 @@ export async function* strangeNames(database: RegistryDatabase, store: RecordsSt
   }
 }
 
-async function unknownAmong(database: RegistryDatabase, names: readonly string[]): Promise<string[]> {
-  return (await currentRecords(database, names)).filter(({ value }) => value === null).map(({ name }) => name);
+async function unknownAmong(database: RegistryDatabase, names: readonly string[]): Promise<NamesPage> {
+  const unknown = (await currentRecords(database, names)).filter(({ value }) => value === null).map(({ name }) => name);
+  return { length: names.length, unknown };
 }

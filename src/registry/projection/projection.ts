@@ -4,6 +4,7 @@ import { currentRecords } from './current-records.js';
 import { continueAfter, readHistory } from './history.js';
 import { Lease, type LeaseOptions } from './lease.js';
 import { isWaiting, oldestChanges, oldestWaiting, removeChanges } from './outbox.js';
+import { requireOwn } from './own-store.js';
 import { strangeNames, storedPages } from './pages.js';
 
 /** What a projection works with. */
@@ -46,8 +47,9 @@ export class Projection {
     // Whoever cannot reach the store must not keep the lease from those who can.
     await store.readMeta();
     if (!(await this.#lease.take())) return;
+    const keepsAll = await store.begin();
     const meta = await store.readMeta();
-    const keepsAll = await store.isWhole();
+    if (meta !== null) await requireOwn(database, store, meta);
     // Before the history: a change is committed before it is published, so a store that is ahead knows what the database lost.
     const named = await store.readRevision();
     this.#published = Math.max(this.#published, named);
@@ -88,7 +90,7 @@ export class Projection {
       if (shouldStop() || !(await this.#lease.take())) return false;
       const batch = await oldestChanges(database);
       if (batch === null) return true;
-      await store.write(await currentRecords(database, batch.names), batch.revision);
+      await this.#requireKnown(await store.write(await currentRecords(database, batch.names), batch.revision));
       await this.#publish(batch.revision);
       if (!(await this.#lease.finish(batch, (transaction) => removeChanges(transaction, batch.revision)))) return false;
     }
@@ -101,7 +103,7 @@ export class Projection {
   async #rebuild({ generation, revision }: { generation: string; revision: number }): Promise<boolean> {
     const { database, store, clock } = this.#options;
     for await (const entries of storedPages(database)) {
-      await store.write(entries, null);
+      await this.#requireKnown(await store.rewrite(entries, revision));
       if (
         !(await this.#keep(
           entries.map(({ name }) => name),
@@ -110,9 +112,9 @@ export class Projection {
       )
         return false;
     }
-    for await (const names of strangeNames(database, store)) {
+    for await (const { unknown: names } of strangeNames(database, store)) {
       const gone = names.map((name) => ({ name, value: null }));
-      if (gone.length > 0) await store.write(gone, null);
+      if (gone.length > 0) await this.#requireKnown(await store.rewrite(gone, revision));
       if (!(await this.#keep(names, revision))) return false;
     }
     this.#isBehind = false;
@@ -120,6 +122,19 @@ export class Projection {
     const projectedAt = new Date(clock.now()).toISOString();
     await store.writeMeta({ version: 1, generation, projectedAt }, this.#published);
     return true;
+  }
+
+  /**
+   * Begins a new history where a record of the store was not replaced because it is of a change that this database has not come
+   * to: it would never be replaced.
+   * @throws Error then; the next pass writes everything anew
+   */
+  async #requireKnown(stayed: number): Promise<void> {
+    const { database, newGeneration } = this.#options;
+    if (stayed === 0 || !(await continueAfter(database, stayed, newGeneration()))) return;
+    throw new Error(
+      `the store has a record of revision ${stayed}, which the database has not come to; all is written anew`,
+    );
   }
 
   async #keep(names: readonly string[], revision: number): Promise<boolean> {

@@ -59,6 +59,11 @@ export class Projector {
     return this.#next.pass;
   }
 
+  /** Whether the last pass failed: then it is not known what the store holds. */
+  get isFailing(): boolean {
+    return this.#failures > 0;
+  }
+
   /** Whether every record of this revision, and of those before it, is in the store. */
   hasProjected(revision: number): Promise<boolean> {
     return this.#projection.hasProjected(revision);

@@ -4,7 +4,7 @@ import { GatewayDirectory } from '../gateway-directory.js';
 import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
 import { RecordNames } from '../record-names.js';
-import { recordWrite } from '../record-write.js';
+import { highestThatStayed, recordWrite } from '../record-write.js';
 import { revisionIn } from '../revision.js';
 import { scanNames } from '../scan-names.js';
 import { usableMetaRecord } from '../store-state.js';
@@ -68,7 +68,7 @@ export class ClusterRecordsStore implements RecordsStore {
     return usableMetaRecord(await this.#get(this.#names.meta));
   }
 
-  async isWhole(): Promise<boolean> {
+  async begin(): Promise<boolean> {
     await this.#agree();
     this.#base = this.#masters.epoch;
     const meta = await this.#get(this.#names.meta);
@@ -89,19 +89,24 @@ export class ClusterRecordsStore implements RecordsStore {
     await this.#set(this.#names.meta, JSON.stringify(meta));
   }
 
-  async write(entries: readonly StoreEntry[], change: number | null): Promise<void> {
-    if (!this.#masters.hearing) await this.#agree();
-    const calls = entries.map(({ name: short, value }) => {
-      const name = this.#prefix + short;
-      return { name, command: recordWrite(name, value, change) };
-    });
-    await callEach(this.#masters, calls);
-    if (change === null || calls.length === 0) return;
-    const slots = slotsOf(calls.map(({ name }) => name));
+  async write(entries: readonly StoreEntry[], change: number): Promise<number> {
+    const stayed = await this.rewrite(entries, change);
+    if (entries.length === 0) return stayed;
+    const slots = slotsOf(entries.map(({ name }) => this.#prefix + name));
     await this.#proofs.advance(slots, change);
     const scores = slots.flatMap((slot) => [String(change), String(slot)]);
     const name = this.#names.changedSlots;
     await callOne(this.#masters, { name, command: ['ZADD', name, 'GT', ...scores] });
+    return stayed;
+  }
+
+  async rewrite(entries: readonly StoreEntry[], revision: number): Promise<number> {
+    if (!this.#masters.hearing) await this.#agree();
+    const calls = entries.map(({ name: short, value }) => {
+      const name = this.#prefix + short;
+      return { name, command: recordWrite(name, value, revision) };
+    });
+    return highestThatStayed(await callEach(this.#masters, calls));
   }
 
   async readRevision(): Promise<number> {

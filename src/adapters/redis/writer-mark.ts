@@ -1,0 +1,51 @@
+import { randomUUID } from 'node:crypto';
+import type { Redis } from 'ioredis';
+
+/** KEYS: the mark, what is written. ARGV: what the mark must say, what is written. Returns whether it was. */
+const whileItStands =
+  "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end redis.call('SET', KEYS[2], ARGV[2]) return 1";
+
+/**
+ * A mark beside the records that changes with each write of them. Redis copies what it is told to its replicas in the order in which it
+ * was told: a server that has the newest mark has everything that was written before it. One that took another's place without
+ * that, was emptied or is written to by another registry has not.
+ */
+export class WriterMark {
+  readonly #redis: Redis;
+  readonly #name: string;
+  #writer = '';
+  #count = 0;
+
+  constructor(redis: Redis, name: string) {
+    this.#redis = redis;
+    this.#name = name;
+  }
+
+  /** Puts a mark of its own. */
+  async begin(): Promise<void> {
+    this.#writer = randomUUID();
+    this.#count = 0;
+    await this.#redis.set(this.#name, this.#text);
+  }
+
+  /** The command, behind those that write records, that changes the mark; its answer is for `changed`. */
+  change(): readonly [string, ...string[]] {
+    const before = this.#text;
+    this.#count += 1;
+    return ['EVAL', whileItStands, '2', this.#name, this.#name, before, this.#text];
+  }
+
+  /** @throws Error where the mark was not there to be changed, or what depends on it to be written */
+  changed(answer: unknown): void {
+    if (answer !== 1) throw new Error('the store is not the one that was written to before; it is looked at anew');
+  }
+
+  /** Writes a text where the mark is what it was changed to. @throws Error where it is not */
+  async set(name: string, text: string): Promise<void> {
+    this.changed(await this.#redis.eval(whileItStands, 2, this.#name, name, this.#text, text));
+  }
+
+  get #text(): string {
+    return `${this.#writer}:${this.#count}`;
+  }
+}

@@ -1,0 +1,54 @@
+import { createKey } from '../../src/registry/keys/key-changes.js';
+import { createMerchant } from '../../src/registry/merchants/repository.js';
+import { onEachDatabase } from '../database/each-database.js';
+import { projectionFixture } from '../registry/projection-fixture.js';
+import { differences } from '../registry/stored-state.js';
+
+// A registry that was started on an empty database, from another directory perhaps or with a wrong name, took every record out of
+// Redis: each key of each merchant was refused as unknown.
+onEachDatabase('a registry on another database leaves the store as it is', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const meta = { version: 1, generation: 'of another registry', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
+  store.meta = meta;
+  store.revision = 7;
+  for (let count = 0; count < 5; count += 1) store.records.set(`key:${count}`, { revision: count });
+  const before = store.text();
+  const sentence = /another registry's: of its 5 records this database knows 0\. Is it the right database/;
+  await t.rejects(projection('one').run(), sentence);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  await createKey(context, 'test', id, { environment: 'live' });
+  await t.rejects(projection('one').run(), sentence, 'also where it has records of its own');
+  t.equal(store.text(), before);
+
+  store.meta = null;
+  await projection('one').run();
+  t.same(await differences(database, store), [], 'whoever wants that deletes the record meta');
+});
+
+onEachDatabase('a store that went back to what it was under an older history is written anew', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  await createKey(context, 'test', id, { environment: 'live' });
+  await projection('one').run();
+  store.meta = { version: 1, generation: 'before', projectedAt: '2026-01-01T00:00:00.000Z' };
+  store.records.set('key:gone', { revision: 1 });
+  await projection('one').run();
+  t.same(await differences(database, store), []);
+});
+
+// What had a higher number than the database has come to was never replaced: a change was confirmed, and not there.
+onEachDatabase('a record of a later history is replaced all the same', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const one = projection('one');
+  await one.run();
+  store.records.set(`merchant:${id}`, { ...store.records.get(`merchant:${id}`), status: 'OTHER', revision: 900 });
+  await createKey(context, 'test', id, { environment: 'live' });
+  await one.run();
+  t.match(store.records.get(`merchant:${id}`), { revision: 900 }, 'it has not been written');
+  store.meta = null;
+  await t.rejects(one.run(), /a record of revision 900/);
+  await one.run();
+  t.same(await differences(database, store), []);
+  t.ok((await context.revision()) >= 900);
+});
