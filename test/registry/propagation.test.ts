@@ -93,7 +93,8 @@ onEachDatabase(
     t.match(store.live, [{ revision: 4 }]);
     t.match(JSON.stringify([...store.records.values()]), `"keyId":"${keyId}"`);
     await until(async () => (await database.selectFrom('outbox').selectAll().execute()).length === 0);
-    const isCurrent = async () => JSON.stringify((await call('GET', '/readyz')).body).includes('"projection":"current"');
+    const isCurrent = async () =>
+      JSON.stringify((await call('GET', '/readyz')).body).includes('"projection":"current"');
     await until(isCurrent);
     t.match((await call('POST', `/keys/${keyId}/revoke`)).status, 200);
   },
