@@ -27,6 +27,7 @@ function failureOr(asked: Eventual<RecordRead<Value>>): Promise<unknown> {
 /** A cache over a store that answers when it is told to. */
 function setUp(over: Partial<CacheLimits> = {}) {
   const hearing = { fresh: true, sinceKnownTrue: 0, beats: 0, onBeat: (): unknown => undefined };
+  const clock = { now: 1_000_000 };
   const asked: { name: string; answer: (value: Answer) => void; fail: (error: Error) => void }[] = [];
   const port: Hearing = {
     get fresh() {
@@ -41,9 +42,8 @@ function setUp(over: Partial<CacheLimits> = {}) {
       return Promise.resolve();
     },
   };
-  const cache = new RecordCache<Value>({ ...limits, ...over }, port, (name) => {
-    return new Promise<Answer>((answer, fail) => asked.push({ name, answer, fail }));
-  });
+  const read = (name: string) => new Promise<Answer>((answer, fail) => asked.push({ name, answer, fail }));
+  const cache = new RecordCache<Value>({ ...limits, ...over }, port, read, () => clock.now);
   /** Lets everything that can go on go on. */
   const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
   const next = async () => {
@@ -57,7 +57,7 @@ function setUp(over: Partial<CacheLimits> = {}) {
     (await next()).answer(value);
     return got;
   };
-  return { cache, hearing, asked, next, put, settle };
+  return { cache, hearing, clock, asked, next, put, settle };
 }
 
 t.test('what was read before a change and arrives after its notice is not held', async (t) => {
@@ -139,7 +139,37 @@ t.test('a flood of unknown records evicts no known one, and is bounded itself', 
   for (let count = 0; count < 100; count += 1) await put(`known-${count}`, { version: count });
   t.match(cache.figures, { known: { entries: 3, evictions: 98 }, unknown: { entries: 2, evictions: 98 } });
   cache.dropAll();
-  t.match(cache.figures, { known: { entries: 0, evictions: 98 } }, 'what is dropped is not evicted');
+  const none = { known: { entries: 0, evictions: 98 }, unknown: { entries: 0, evictions: 98 } };
+  t.same(cache.figures, none, 'what is dropped is not evicted');
+});
+
+t.test(
+  'a record is asked for anew when it has been held for its time, and one that is not there for its own',
+  async (t) => {
+    const { cache, clock, put } = setUp({ maxAgeMilliseconds: 60_000, unknownMaxAgeMilliseconds: 5_000 });
+    await put('a', { version: 1 });
+    await put('nobody', null);
+    clock.now += 5_000;
+    t.match(await cache.get('nobody'), { record: null, source: 'cache' });
+    clock.now += 1;
+    t.match(await put('nobody', { version: 1 }), { record: { version: 1 }, source: 'store' });
+    clock.now += 54_999;
+    t.match(await cache.get('a'), { record: { version: 1 }, source: 'cache' });
+    clock.now += 1;
+    t.match(await put('a', { version: 2 }), { record: { version: 2 }, source: 'store' });
+  },
+);
+
+t.test('a record that was not there is asked for as soon as it changes: a new key is accepted at once', async (t) => {
+  const { cache, put } = setUp();
+  for (const isEverything of [false, true]) {
+    await put('a', null);
+    t.match(await cache.get('a'), { record: null, source: 'cache' });
+    if (isEverything) cache.dropAll();
+    else cache.drop(['a']);
+    t.match(await put('a', { version: 1 }), { record: { version: 1 }, source: 'store' });
+    cache.drop(['a']);
+  }
 });
 
 t.test('an age of zero holds nothing for as much as a moment: each request asks', async (t) => {
@@ -201,6 +231,9 @@ t.test('a process that was stopped believes nothing before it has caught up', as
   };
   t.match(await put('a', { version: 2 }), { record: { version: 2 }, source: 'store' });
   t.equal(hearing.beats, 1);
+  hearing.fresh = false;
+  hearing.onBeat = () => (hearing.fresh = true);
+  t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' }, 'what no notice spoke of is true');
 });
 
 t.test('a record that cannot be used is held as what it is, and asked for again when it changes', async (t) => {

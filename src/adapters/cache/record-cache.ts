@@ -49,16 +49,22 @@ export class RecordCache<Compiled extends object> {
   readonly #limits: CacheLimits;
   readonly #hearing: Hearing;
   readonly #read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>;
+  readonly #now: () => number;
 
-  /** @param read asks the store; rejects with KeyStoreUnavailable where it cannot be asked */
+  /**
+   * @param read asks the store; rejects with KeyStoreUnavailable where it cannot be asked
+   * @param now milliseconds by a clock that nobody sets
+   */
   constructor(
     limits: CacheLimits,
     hearing: Hearing,
     read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>,
+    now: () => number = () => performance.now(),
   ) {
     this.#limits = limits;
     this.#hearing = hearing;
     this.#read = read;
+    this.#now = now;
     this.#known = new LRUCache({
       ...growingTo(limits.maxEntries),
       dispose: (_held, _id, reason) => {
@@ -137,7 +143,7 @@ export class RecordCache<Compiled extends object> {
   }
 
   #heldAndYoung(id: string): Compiled | KeyStoreUnavailable | null | undefined {
-    const now = performance.now();
+    const now = this.#now();
     const known = this.#known.get(id);
     if (known !== undefined && now - known.readAt <= this.#limits.maxAgeMilliseconds) return known.value;
     const unknown = this.#unknown.get(id);
@@ -168,7 +174,7 @@ export class RecordCache<Compiled extends object> {
   #land(id: string, flight: Flight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {
     if (this.#flights.get(id) === flight) this.#flights.delete(id);
     if (!flight.mayBeHeld || !this.#hearing.fresh) return;
-    const readAt = Math.floor(performance.now()); // what is no integer takes 16 bytes more
+    const readAt = Math.floor(this.#now()); // what is no integer takes 16 bytes more
     if (value === null) {
       this.#known.delete(id);
       this.#unknown.set(id, { readAt });
