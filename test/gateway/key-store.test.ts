@@ -1,0 +1,112 @@
+import t from 'tap';
+import { ExposedKeys } from '../../src/gateway/exposed-keys.js';
+import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import type { KeyAnswer, RecordRead, Records, RecordSource } from '../../src/gateway/ports.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import type { CompiledKey, CompiledMerchant } from '../../src/gateway/records.js';
+import { acceptingCredential } from '../policy/fixtures.js';
+
+const credential = acceptingCredential('live');
+const unknown: KeyAnswer = { credential: null, source: 'store', ageMilliseconds: 0 };
+
+type How = readonly [source: RecordSource, ageMilliseconds: number];
+
+/** Records of which the key's and the merchant's were come by in these ways. */
+function recordsFound(key: How, merchant: How): Records {
+  const read = ([source, ageMilliseconds]: How): RecordRead<CompiledKey & CompiledMerchant> => ({
+    record: credential,
+    source,
+    ageMilliseconds,
+  });
+  return {
+    key: () => read(key),
+    merchant: () => read(merchant),
+    unavailableReason: () => null,
+    cacheFigures: () => null,
+    close: () => Promise.resolve(),
+  };
+}
+
+t.test('an answer is as old, and as uncertain, as the worse of its two records', async (t) => {
+  const rows: readonly (readonly [How, How, How])[] = [
+    [
+      ['store', 0],
+      ['store', 0],
+      ['store', 0],
+    ],
+    [
+      ['cache', 70],
+      ['store', 0],
+      ['cache', 70],
+    ],
+    [
+      ['store', 0],
+      ['cache', 70],
+      ['cache', 70],
+    ],
+    [
+      ['stale', 9000],
+      ['store', 0],
+      ['stale', 9000],
+    ],
+    [
+      ['store', 0],
+      ['stale', 9000],
+      ['stale', 9000],
+    ],
+    [
+      ['cache', 70],
+      ['stale', 9000],
+      ['stale', 9000],
+    ],
+    [
+      ['stale', 9000],
+      ['cache', 70],
+      ['stale', 9000],
+    ],
+  ];
+  for (const [key, merchant, [source, ageMilliseconds]] of rows) {
+    const answer = await new RecordKeyStore(recordsFound(key, merchant)).find('any');
+    t.strictSame(answer, { credential, source, ageMilliseconds }, `${key[0]} and ${merchant[0]}`);
+  }
+});
+
+/** A store that notes what it is asked, and answers when it is told to. */
+function setUp() {
+  const clock = { milliseconds: 7_000_000, now: () => clock.milliseconds };
+  const asked: { answer: (answer: KeyAnswer) => void; fail: (error: Error) => void }[] = [];
+  const find = () => new Promise<KeyAnswer>((answer, fail) => asked.push({ answer, fail }));
+  return { clock, asked, exposed: new ExposedKeys({ find }, clock) };
+}
+
+t.test(
+  'of refused requests so many keys are looked up at once, and no more until one of those has ended',
+  async (t) => {
+    const { asked, exposed } = setUp();
+    const finds = Array.from({ length: 16 }, () => exposed.find('any'));
+    t.equal(await exposed.find('any'), null);
+    t.equal(asked.length, 16);
+    asked[0]?.fail(new KeyStoreUnavailable('away'));
+    t.equal(await finds[0], null, 'an outage is no failure: the line is written without the owner');
+    asked[1]?.fail(new TypeError('a defect'));
+    await t.rejects(async () => void (await finds[1]), TypeError, 'and a defect is one');
+    asked[2]?.answer(unknown);
+    t.equal(await finds[2], unknown);
+    void Array.from({ length: 4 }, () => exposed.find('any'));
+    t.equal(asked.length, 19, 'each that ended, however, made room for another one');
+  },
+);
+
+t.test('of refused requests so many keys are looked up in a second, and again in the next one', async (t) => {
+  const { clock, asked, exposed } = setUp();
+  for (const second of [1, 2]) {
+    for (let count = 0; count < 150; count += 1) {
+      const found = exposed.find('any');
+      asked.at(-1)?.answer(unknown);
+      t.equal(await found, count < 100 ? unknown : null);
+      if (count === 120) clock.milliseconds += 999;
+    }
+    t.equal(asked.length, 100 * second);
+    clock.milliseconds += 1;
+  }
+});
