@@ -89,7 +89,13 @@ t.test(
     asked[0]?.fail(new KeyStoreUnavailable('away'));
     t.equal(await finds[0], null, 'an outage is no failure: the line is written without the owner');
     asked[1]?.fail(new TypeError('a defect'));
-    await t.rejects(async () => void (await finds[1]), TypeError, 'and a defect is one');
+    await t.rejects(
+      async () => {
+        await finds[1];
+      },
+      TypeError,
+      'and a defect is one',
+    );
     asked[2]?.answer(unknown);
     t.equal(await finds[2], unknown);
     void Array.from({ length: 4 }, () => exposed.find('any'));

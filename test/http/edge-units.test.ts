@@ -575,6 +575,7 @@ t.test('what goes back to the client is the upstream’s, less hop-by-hop header
     ['content-type', 'application/json', 'content-length', '2', 'set-cookie', ['a=1', 'b=2'], 'retry-after', '5'],
   );
   t.strictSame(returnableHeaders(['connection', ['x-a', 'x-b'], 'x-a', '1', 'x-b', '2', 'x-c', '3']), ['x-c', '3']);
+  t.strictSame(returnableHeaders(['x-a', '1', 'x-c', '3', 'connection', 'x-a']), ['x-c', '3'], 'wherever it stands');
   t.strictSame(returnableHeaders([]), []);
   t.end();
 });
