@@ -105,6 +105,7 @@ t.test('a throttled source makes the store look up a few unknown keys a second, 
   now += 500;
   await keyStore.find('another');
   await t.rejects(async () => keyStore.find('and one more'));
+  await t.rejects(async () => keyStore.find('another'), 'a bad key is not known for having been looked up');
   t.equal(asked.length, 13);
 });
 
