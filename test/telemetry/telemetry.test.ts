@@ -198,6 +198,9 @@ t.test('nothing of a key is left but its prefix, wherever and however it is writ
     `/v1/svc_live_Nw5Ri%67G5NVB9klCp`,
     `/v1/svc_live_%20${secret}`,
     `/v1/svc_live_.${secret}`,
+    `curl ${key} ${key.replace('live', 'test')}`,
+    `/v1/SVC%5FLIVE%5F${secret}`,
+    `/v1/svc%252525255Flive%252525255F${secret}`,
   ];
   for (const text of texts) {
     const masked = maskKeys(text);
@@ -211,7 +214,8 @@ t.test('nothing of a key is left but its prefix, wherever and however it is writ
     '/v1/dev/customers/%C3%A9%2F..%2f',
     'everything else is as it was',
   );
-  t.ok(holdsKey('x svc_test_ y'));
+  t.equal(maskKeys('/v1/100%/%zz%'), '/v1/100%/%zz%', 'what encodes nothing does not keep it busy');
+  t.ok(holdsKey('x svc_test_ y') && holdsKey('SVC_LIVE_'));
   t.notOk(holdsKey('svc_prod_abc'));
   t.end();
 });
