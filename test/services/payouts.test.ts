@@ -78,7 +78,18 @@ onEachServices(
       status: 422,
       body: { message: 'There is no default wallet in KES', data: { errors: [{ path: 'currency' }] } },
     });
-    t.equal((await call(merchantB, 'POST', '/payouts', { body: order })).status, 422, 'not from the wallet of another');
+    t.match(
+      await call(merchantB, 'POST', '/payouts', { body: order }),
+      { status: 422, body: { message: 'There is no default wallet in GHS' } },
+      'not from the wallet of another',
+    );
+    const own = await addWallet(database, merchantB, { balance: 300, isDefault: true, currency: 'GHS' });
+    t.match((await call(merchantB, 'POST', '/payouts', { body: order })).body.data, { walletId: own });
+    t.match(
+      (await call(merchantA, 'POST', '/payouts', { body: { ...order, currency: 'NGN' } })).body.data,
+      { walletId: naira },
+      'not from one that has more money and is not the default',
+    );
   },
 );
 
