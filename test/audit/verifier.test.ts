@@ -113,6 +113,12 @@ t.test('what is changed is told for what it is, without drawing the rest in', as
   const renumbered = one.with(3, (one[3] ?? '').replace('"sequence":4', '"sequence":900'));
   t.same(kindsOf(verifyLines([renumbered, two])), ['1:4 edited']);
   t.same(kindsOf(verifyLines([one.toSpliced(3, 2), two])), ['1:4 missing']);
+  const start = two.findIndex((line) => line.includes('"reason":"start"'));
+  const accusing = two.with(
+    start,
+    (two[start] ?? '').replace(/("predecessor":.*?"hash":")./, '$1x').replace('"x', '"0'),
+  );
+  t.same(kindsOf(verifyLines([one, accusing])), [`2:${start + 1} edited`], 'what it says of others is not believed');
   t.same(kindsOf(verifyLines([one.toSpliced(3, 2, one[4] ?? '', one[3] ?? ''), two])), [
     '1:4 missing',
     '1:5 reordered',
