@@ -267,8 +267,13 @@ t.test(
     const { store } = await open(t, relay.url, { cache: { ...limits, maxStaleMilliseconds: 3_000 } });
     await ask(store);
     relay.cut();
-    await server.client.set(keyName, changed({ status: 'REVOKED' }));
+    const merchant = { ...(seededRecords['mg:merchant:m_1'] as object), status: 'SUSPENDED' };
+    await Promise.all([
+      server.client.set(keyName, changed({ status: 'REVOKED' })),
+      server.client.set('mg:merchant:m_1', JSON.stringify(merchant)),
+    ]);
     await until(async () => (await ask(store)) === 'REVOKED (cache)', 'the connection is back, and nothing was kept');
+    t.equal((await store.find(seededId)).credential?.merchantStatus, 'SUSPENDED', 'of the merchant either');
 
     relay.freeze();
     await server.client.set(keyName, changed({ status: 'INACTIVE' }));
