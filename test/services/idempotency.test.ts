@@ -112,6 +112,8 @@ onEachServices(
   async (t, services) => {
     const { database } = services;
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    const strangers = [merchantB, sandboxOfA];
+    const wallets = await Promise.all(strangers.map((tenant) => addWallet(database, tenant, { balance: 1000 })));
     const refused: object[] = [];
     const sent = await database.transaction().execute(async (transaction) => {
       // Whoever comes first has to wait for this wallet, or for all of an SQLite database.
@@ -122,9 +124,13 @@ onEachServices(
         return answer;
       });
       await until(() => refused.length === 19);
-      return all;
+      const meanwhile = strangers.map((tenant, index) =>
+        send(services, 'k', bankPayout(wallets[index] ?? ''), '/dev/payouts', tenant),
+      );
+      return { all, meanwhile };
     });
-    const answers = await Promise.all(sent);
+    for (const { status } of await Promise.all(sent.meanwhile)) t.equal(status, 201, 'whose key it is is another one');
+    const answers = await Promise.all(sent.all);
     t.same(answers.filter(({ status }) => status === 201).length, 1);
     for (const answer of refused) t.match(answer, { body: /still being carried out: try again/ });
     t.equal(await balanceOf(database, walletId), 900);
