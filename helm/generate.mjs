@@ -73,20 +73,32 @@ function valuesIn(map, parent = '') {
   });
 }
 
-function schemaOf({ path, description, value, parts }) {
+function schemaOf({ path, description, value, parts }, group) {
   const described = description === '' ? {} : { description };
   const form = formOf(path);
   if (form) return { ...described, ...form };
-  if (parts) return { ...described, ...groupOf(parts) };
+  if (parts) return { ...described, ...group(parts) };
   if (typeof value === 'boolean') return { ...described, type: 'boolean' };
   if (typeof value === 'string') return { ...described, type: 'string' };
   if (Number.isInteger(value)) return { ...described, type: 'integer', minimum: 0 };
   throw new Error(`${path}: what may it be? Say so in value-forms.mjs.`);
 }
 
-function groupOf(parts) {
-  const properties = Object.fromEntries(parts.map((part) => [part.name, schemaOf(part)]));
+/** A group that holds what differs from another: nothing has to be there. */
+function overridesOf(parts) {
+  const properties = Object.fromEntries(parts.map((part) => [part.name, schemaOf(part, overridesOf)]));
   return { type: 'object', additionalProperties: false, properties };
+}
+
+/** A group of values: each has a default, so what is missing was taken away by a null, before Helm asks the schema. */
+function groupOf(parts) {
+  const properties = Object.fromEntries(parts.map((part) => [part.name, schemaOf(part, groupOf)]));
+  const required = Object.keys(properties).filter((name) => !mayBeNull(properties[name]));
+  return { type: 'object', additionalProperties: false, required, properties };
+}
+
+function mayBeNull(schema) {
+  return [schema.type, schema.enum].flat().some((one) => one === null || one === 'null');
 }
 
 function rowsOf({ path, description, value, parts }) {
@@ -97,16 +109,15 @@ function rowsOf({ path, description, value, parts }) {
 
 const values = valuesIn(parseDocument(read('values.yaml')).contents);
 const whole = groupOf(values);
-const gateway = whole.properties.gateway;
+const gateway = values.find(({ name }) => name === 'gateway');
 // Helm itself puts `global` into every chart's values.
 whole.properties.global = { type: 'object' };
 const schema = {
   $schema: 'http://json-schema.org/draft-07/schema#',
   title: 'Values of the merchant-gateway chart',
   ...whole,
-  definitions: { config: optionsOf(configSchema), gateway },
+  definitions: { config: optionsOf(configSchema), gatewayOverrides: overridesOf(gateway.parts) },
 };
-schema.properties.gateway = { $ref: '#/definitions/gateway' };
 
 const document = `${read('README.in.md').trimEnd()}
 

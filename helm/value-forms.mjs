@@ -26,17 +26,18 @@ const resources = closed({
   requests: closed({ cpu: quantity, memory: quantity, 'ephemeral-storage': quantity }),
   limits: closed({ cpu: quantity, memory: quantity, 'ephemeral-storage': quantity }),
 });
-const secret = closed({ existingSecret: nameOrEmpty, key: { type: 'string', pattern: '^[-._a-zA-Z0-9]{1,253}$' } });
-const destination = closed({ to: kubernetesObjects, ports });
+const key = { type: 'string', pattern: '^[-._a-zA-Z0-9]{1,253}$' };
+const secret = closed({ existingSecret: nameOrEmpty, key }, ['existingSecret', 'key']);
+const destination = closed({ to: kubernetesObjects, ports }, ['to', 'ports']);
 const gatewayConfig = { allOf: [{ $ref: '#/definitions/config' }] };
 
 /** By the path of a value, or by its end; the first that fits. */
 const forms = [
   [/^config$/, { $ref: '#/definitions/config' }],
   [/^gateway\.config$/, gatewayConfig],
-  [/^environments\.\w+\.gateway$/, { $ref: '#/definitions/gateway' }],
+  [/^environments\.\w+\.gateway$/, { $ref: '#/definitions/gatewayOverrides' }],
   [/^secrets\.\w+$/, secret],
-  [/^torExits\.key$/, secret.properties.key],
+  [/^torExits\.key$/, key],
   [/\.schedule$/, { type: 'string', pattern: '^(@[a-z]+|([-0-9*/,A-Za-z]+ ){4}[-0-9*/,A-Za-z]+)$' }],
   [/(existingSecret|existingConfigMap|tlsSecret|existingClaim)$/, nameOrEmpty],
   [/^(nameOverride|fullnameOverride)$/, serviceNameOrEmpty],
