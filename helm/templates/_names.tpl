@@ -32,7 +32,9 @@ app.kubernetes.io/component: {{ .component }}
 {{/* Each name once: what selects pods, then what is nearest to the object. Takes root, component and, if need be, labels. */}}
 {{- define "merchant-gateway.labels" -}}
 {{- $selecting := include "merchant-gateway.selectorLabels" . | fromYaml -}}
-{{- $describing := dict "app.kubernetes.io/version" (default .root.Chart.AppVersion .root.Values.image.tag) -}}
+{{- /* A tag may be longer than a label, and begin and end with what a label may not. */}}
+{{- $version := default .root.Chart.AppVersion .root.Values.image.tag | regexFind "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?" -}}
+{{- $describing := dict "app.kubernetes.io/version" $version -}}
 {{- $_ := set $describing "app.kubernetes.io/part-of" "merchant-gateway" -}}
 {{- $_ := set $describing "app.kubernetes.io/managed-by" .root.Release.Service -}}
 {{- $_ := set $describing "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version) -}}

@@ -8,10 +8,8 @@ metadata:
   labels:
     {{- include "merchant-gateway.labels" (merge (dict "labels" .settings.podLabels) .) | nindent 4 }}
   annotations:
-    merchant-gateway/config: {{ include "merchant-gateway.config" . | sha256sum }}
-    {{- with merge (dict) .settings.podAnnotations .root.Values.commonAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $ofConfig := dict "merchant-gateway/config" (include "merchant-gateway.config" . | sha256sum) }}
+    {{- merge $ofConfig .settings.podAnnotations .root.Values.commonAnnotations | toYaml | nindent 4 }}
 spec:
   {{- /* A hook runs before there is an account of the release. */}}
   serviceAccountName: {{ ternary "default" (include "merchant-gateway.fullname" .root) (default false .isMigration) }}

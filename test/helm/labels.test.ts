@@ -2,10 +2,15 @@ import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { manifestsIn, render } from './render.js';
 
+interface Metadata {
+  readonly labels: Record<string, string>;
+  readonly annotations?: Record<string, string>;
+}
+
 interface Workload {
   readonly kind: string;
-  readonly metadata: { readonly labels: Record<string, string> };
-  readonly spec?: { readonly template?: { readonly metadata: { readonly labels: Record<string, string> } } };
+  readonly metadata: Metadata;
+  readonly spec?: { readonly template?: { readonly metadata: Metadata } };
 }
 
 t.test('a label that is given more than once is there once: the one that is nearest to the object', (t) => {
@@ -31,5 +36,34 @@ t.test('a label that is given more than once is there once: the one that is near
     [],
     'no name stands twice in one place',
   );
+  t.end();
+});
+
+t.test(
+  "the digest of a pod's configuration is there once, whatever the values say: by it a changed one is rolled out",
+  (t) => {
+    const annotations = { 'merchant-gateway/config': 'mine', team: 'edge' };
+    const rendered = render('live-tls', { commonAnnotations: annotations, gateway: { podAnnotations: annotations } });
+    const errors = parseAllDocuments(rendered.stdout).flatMap((document) => document.errors);
+    t.same(errors, [], 'no name stands twice in one place');
+    const pods = (manifestsIn(rendered) as unknown as Workload[]).flatMap(({ spec }) => spec?.template ?? []);
+    t.equal(pods.length, 2);
+    for (const { metadata } of pods)
+      t.match(metadata.annotations, { 'merchant-gateway/config': /^[0-9a-f]{64}$/, team: 'edge' });
+    t.end();
+  },
+);
+
+t.test('the label of the version is one, whatever the tag of the image', (t) => {
+  const versionOf = (tag: string): (string | undefined)[] =>
+    (manifestsIn(render('live-tls', { image: { tag } })) as unknown as Workload[]).map(
+      ({ metadata }) => metadata.labels['app.kubernetes.io/version'],
+    );
+  for (const [tag, version] of [
+    [`${'a'.repeat(61)}.-b${'c'.repeat(60)}`, 'a'.repeat(61)],
+    ['_1.2-', '1.2'],
+    ['1.10', '1.10'],
+  ] as const)
+    t.same([...new Set(versionOf(tag))], [version], tag);
   t.end();
 });
