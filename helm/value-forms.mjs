@@ -1,6 +1,5 @@
 // What values may be that their defaults do not tell: empty lists and maps, null, and texts of a form.
 
-const texts = { type: 'array', items: { type: 'string', minLength: 1 } };
 const textMap = { type: 'object', additionalProperties: { type: 'string' } };
 const ports = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 1, maximum: 65535 } };
 const port = { type: 'integer', minimum: 1, maximum: 65535 };
@@ -16,16 +15,64 @@ const nameOrEmpty = { type: 'string', pattern: `^$|${kubernetesName}` };
 /** Of a Service, which may not begin with a digit, and short enough for the value of a label. */
 const serviceNameOrEmpty = { type: 'string', pattern: '^$|^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$' };
 const duration = { type: 'string', pattern: '^([0-9]+(h|m|s))+$' };
-const quantity = { type: 'string', pattern: '^[0-9]+(\\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$' };
+const cpu = { type: 'string', pattern: '^[0-9]+(\\.[0-9]+)?m?$' };
+/** With its unit, or in bytes by the million: what is less was meant otherwise, and `m` are thousandths of a byte. */
+const bytes = { type: 'string', pattern: '^([0-9]+(\\.[0-9]+)?(k|M|G|T|Ki|Mi|Gi|Ti)|[0-9]{7,})$' };
+const amounts = { cpu, memory: bytes, 'ephemeral-storage': bytes };
+
+const octet = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])';
+const network4 = `${octet}(\\.${octet}){3}/(3[0-2]|[12]?[0-9])`;
+const network6 = '[0-9a-fA-F]{0,4}:[0-9a-fA-F:.]*/(12[0-8]|1[01][0-9]|[1-9]?[0-9])';
+const networks = {
+  type: 'array',
+  uniqueItems: true,
+  items: { type: 'string', pattern: `^(${network4}|${network6})$` },
+};
+const hostLabel = '[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?';
+const host = {
+  type: 'string',
+  maxLength: 253,
+  pattern: `^(\\*\\.)?(${hostLabel}\\.)*[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`,
+};
+const hosts = { type: 'array', uniqueItems: true, items: host };
+
+const imagePart = '[a-z0-9]+([._-]+[a-z0-9]+)*';
+const image = { type: 'string', pattern: `^(${imagePart}(:[0-9]{1,5})?/)?${imagePart}(/${imagePart})*$` };
+
+/** One field of a schedule: a list of numbers, ranges and steps, as Kubernetes reads it. */
+function scheduleField(number) {
+  const part = `(\\*|(${number})(-(${number}))?)(/[1-9][0-9]*)?`;
+  return `${part}(,${part})*`;
+}
+const months = 'JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC';
+const weekdays = 'SUN|MON|TUE|WED|THU|FRI|SAT';
+const scheduleFields = [
+  '[0-5]?[0-9]',
+  '2[0-3]|[01]?[0-9]',
+  '3[01]|[12][0-9]|0?[1-9]',
+  `1[0-2]|0?[1-9]|${months}|${months.toLowerCase()}`,
+  `[0-6]|${weekdays}|${weekdays.toLowerCase()}`,
+];
+const schedule = {
+  type: 'string',
+  pattern: `^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|${scheduleFields.map(scheduleField).join(' +')})$`,
+};
 
 function closed(properties, required = []) {
   return { type: 'object', additionalProperties: false, required, properties };
 }
 
-const resources = closed({
-  requests: closed({ cpu: quantity, memory: quantity, 'ephemeral-storage': quantity }),
-  limits: closed({ cpu: quantity, memory: quantity, 'ephemeral-storage': quantity }),
-});
+const resources = closed({ requests: closed(amounts), limits: closed(amounts) });
+const variable = closed(
+  {
+    name: { type: 'string', pattern: '^[-._a-zA-Z][-._a-zA-Z0-9]*$' },
+    value: { type: 'string' },
+    valueFrom: kubernetesObject,
+  },
+  ['name'],
+);
+/** A name and one of the two that say its value. */
+const variables = { type: 'array', items: { ...variable, maxProperties: 2 } };
 const key = { type: 'string', pattern: '^[-._a-zA-Z0-9]{1,253}$' };
 const secret = closed({ existingSecret: nameOrEmpty, key }, ['existingSecret', 'key']);
 const destination = closed({ to: kubernetesObjects, ports }, ['to', 'ports']);
@@ -38,13 +85,14 @@ const forms = [
   [/^environments\.\w+\.gateway$/, { $ref: '#/definitions/gatewayOverrides' }],
   [/^secrets\.\w+$/, secret],
   [/^torExits\.key$/, key],
-  [/\.schedule$/, { type: 'string', pattern: '^(@[a-z]+|([-0-9*/,A-Za-z]+ ){4}[-0-9*/,A-Za-z]+)$' }],
+  [/\.schedule$/, schedule],
   [/(existingSecret|existingConfigMap|tlsSecret|existingClaim)$/, nameOrEmpty],
   [/^(nameOverride|fullnameOverride)$/, serviceNameOrEmpty],
   [/^image\.pullSecrets$/, { type: 'array', items: closed({ name: { type: 'string' } }, ['name']) }],
   [/^image\.pullPolicy$/, { enum: ['Always', 'IfNotPresent', 'Never'] }],
   [/^image\.digest$/, { type: 'string', pattern: '^$|^sha256:[0-9a-f]{64}$' }],
-  [/^image\.repository$/, { type: 'string', minLength: 1 }],
+  [/^image\.repository$/, image],
+  [/^image\.tag$/, { type: 'string', pattern: '^$|^[a-zA-Z0-9_][-.a-zA-Z0-9_]{0,127}$' }],
   [/^networkPolicy\..*[lL]abels$/, textMap],
   [/[lL]abels$/, labels],
   [/[aA]nnotations$/, textMap],
@@ -61,7 +109,8 @@ const forms = [
     }),
   ],
   [/\.(duration|renewBefore|interval)$/, duration],
-  [/\.(dnsNames|hosts|hostnames|loadBalancerSourceRanges)$/, texts],
+  [/\.(dnsNames|hosts|hostnames)$/, hosts],
+  [/\.loadBalancerSourceRanges$/, networks],
   [/\.service\.type$/, { enum: ['ClusterIP', 'LoadBalancer', 'NodePort'] }],
   [/\.externalTrafficPolicy$/, { enum: ['Local', 'Cluster', null] }],
   [/\.ipFamilyPolicy$/, { enum: ['SingleStack', 'PreferDualStack', 'RequireDualStack', null] }],
@@ -75,10 +124,11 @@ const forms = [
   [/\.resources$/, resources],
   [/\.topologySpreadConstraints$/, { type: ['array', 'null'], items: { type: 'object' } }],
   [/\.affinity$/, kubernetesObject],
-  [/\.(tolerations|extraEnv|extraVolumes|extraVolumeMounts|parentRefs)$/, kubernetesObjects],
+  [/\.extraEnv$/, variables],
+  [/\.(tolerations|extraVolumes|extraVolumeMounts|parentRefs)$/, kubernetesObjects],
   [/\.(clients|administrators|monitoring|alsoFrom)$/, kubernetesObjects],
   [/^networkPolicy\.egress\.\w+$/, destination],
-  [/\.persistence\.size$/, quantity],
+  [/\.persistence\.size$/, bytes],
 ];
 
 /** The form of a value, where its default does not tell it. */

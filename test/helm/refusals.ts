@@ -189,4 +189,21 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /environments\.live\.gateway\.tls: Invalid type/,
     { environments: { live: { gateway: { tls: null } } } },
   ],
+  // The image.
+  ['a tag that is none', /image\.tag: Does not match/, { image: { tag: 'a b' } }],
+  ['a repository with a tag', /image\.repository: Does not match/, { image: { repository: 'repo:1.2' } }],
+  ['a repository with a digest', /image\.repository: Does not match/, { image: { repository: 'repo@sha256:12' } }],
+  [
+    'a repository in capitals',
+    /image\.repository: Does not match/,
+    { image: { repository: 'registry.example/Gateway' } },
+  ],
+  ...['99 99 * * *', '@foo', '*/0 * * * *', '0 0 * * 8', '0 0 0 * *'].map(
+    (schedule) =>
+      [
+        `the schedule ${schedule}`,
+        /cronJob\.schedule: Does not match/,
+        { torExits: { cronJob: { schedule } } },
+      ] as const,
+  ),
 ];
