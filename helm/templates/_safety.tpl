@@ -21,6 +21,13 @@
 {{- if and $settings.tls.certManager.enabled (not (and $settings.tls.certManager.dnsNames $settings.tls.certManager.issuerRef.name)) -}}
 {{- $problems = append $problems "gateway.tls.certManager needs issuerRef.name and at least one of dnsNames" -}}
 {{- end -}}
+{{- with $settings.tls.certManager -}}
+{{- $valid := include "merchant-gateway.secondsOf" .duration | atoi -}}
+{{- $before := include "merchant-gateway.secondsOf" .renewBefore | atoi -}}
+{{- if and .enabled (or (lt $valid 3600) (lt $before 300) (ge $before $valid)) -}}
+{{- $problems = append $problems (printf "gateway.tls.certManager: renewed %s before its end, and valid for %s. cert-manager wants renewBefore of 5m or more, and a duration of 1h or more that is above it" .renewBefore .duration) -}}
+{{- end -}}
+{{- end -}}
 {{- range $proxy := $proxies -}}
 {{- if regexMatch "/[0-7]$" (toString $proxy) -}}
 {{- $problems = append $problems (printf "config.trustedProxies has %v: any client could then choose its own address. Name the proxies alone" $proxy) -}}
@@ -88,7 +95,28 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
-{{/* Why a budget would block the draining of nodes for ever; empty if it does not. Takes budget, replicas, name. */}}
+{{/* Hosts that two environments claim at one and the same place in front. Takes live and test, their settings; a list in JSON. */}}
+{{- define "merchant-gateway.sharedHostProblems" -}}
+{{- $problems := list -}}
+{{- $test := .test -}}
+{{- if and .live.ingress.enabled $test.ingress.enabled (eq .live.ingress.className $test.ingress.className) -}}
+{{- range .live.ingress.hosts -}}
+{{- if has . $test.ingress.hosts -}}
+{{- $problems = append $problems (printf "live and test have the same Ingress host, %s: requests would go to either. Set environments.….gateway.ingress.hosts" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .live.route.enabled $test.route.enabled (eq (toJson .live.route.parentRefs) (toJson $test.route.parentRefs)) -}}
+{{- range .live.route.hostnames -}}
+{{- if has . $test.route.hostnames -}}
+{{- $problems = append $problems (printf "live and test have the same route's hostname, %s: requests would go to either. Set environments.….gateway.route.hostnames" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $problems | toJson -}}
+{{- end -}}
+
+{{/* Why a budget would block the draining of nodes for ever, or nothing at all; empty if it does not. Takes budget, replicas, name. */}}
 {{- define "merchant-gateway.budgetProblem" -}}
 {{- with .budget -}}
 {{- if .enabled -}}
@@ -129,4 +157,13 @@
 {{- end -}}
 {{- end -}}
 {{- $problems | toJson -}}
+{{- end -}}
+
+{{/* A duration such as 1h30m in seconds. */}}
+{{- define "merchant-gateway.secondsOf" -}}
+{{- $seconds := 0 -}}
+{{- range regexFindAll "[0-9]+[hms]" . -1 -}}
+{{- $seconds = add $seconds (mul (regexFind "[0-9]+" . | atoi) (get (dict "h" 3600 "m" 60 "s" 1) (regexFind "[hms]" .))) -}}
+{{- end -}}
+{{- $seconds -}}
 {{- end -}}

@@ -189,6 +189,58 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /environments\.live\.gateway\.tls: Invalid type/,
     { environments: { live: { gateway: { tls: null } } } },
   ],
+  // Networks, names and durations.
+  [
+    'a network that is none',
+    /loadBalancerSourceRanges\.0: Does not match/,
+    { gateway: { service: { loadBalancerSourceRanges: ['203.0.113.0'] } } },
+  ],
+  [
+    'a network that is too large',
+    /loadBalancerSourceRanges\.1: Does not match/,
+    { gateway: { service: { loadBalancerSourceRanges: ['2001:db8::/32', '203.0.113.0/33'] } } },
+  ],
+  ['a name with a scheme', /dnsNames\.0: Does not match/, certificate({ dnsNames: ['https://api.example.com'] })],
+  [
+    'a name twice',
+    /dnsNames: array items\[0,1\] must be unique/,
+    certificate({ dnsNames: ['a.example', 'a.example'] }),
+  ],
+  ['an address for a host', /hosts\.0: Does not match/, { gateway: { ingress: { hosts: ['203.0.113.9'] } } }],
+  [
+    'a host with a port',
+    /hostnames\.0: Does not match/,
+    { gateway: { route: { hostnames: ['api.example.com:443'] } } },
+  ],
+  [
+    'one host for both environments',
+    /live and test have the same Ingress host, api\.example\.com/,
+    {
+      config: { trustedProxies: ['10.0.0.1'] },
+      gateway: { ingress: { enabled: true, hosts: ['api.example.com'] } },
+      environments: { test: { enabled: true } },
+    },
+  ],
+  [
+    'one route for both environments',
+    /live and test have the same route's hostname, api\.example\.com/,
+    {
+      gateway: {
+        route: { enabled: true, kind: 'TLSRoute', parentRefs: [{ name: 'edge' }], hostnames: ['api.example.com'] },
+      },
+      environments: { test: { enabled: true } },
+    },
+  ],
+  [
+    'a renewal before there is a certificate',
+    /renewed 720h before its end, and valid for 24h30m/,
+    certificate({ duration: '24h30m' }),
+  ],
+  [
+    'a renewal that cert-manager refuses',
+    /renewed 299s before its end/,
+    certificate({ duration: '24h', renewBefore: '299s' }),
+  ],
   // The image.
   ['a tag that is none', /image\.tag: Does not match/, { image: { tag: 'a b' } }],
   ['a repository with a tag', /image\.repository: Does not match/, { image: { repository: 'repo:1.2' } }],
@@ -207,3 +259,9 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
       ] as const,
   ),
 ];
+
+/** Values of a certificate from cert-manager, in place of the profile's Secret. */
+function certificate(settings: object): object {
+  const certManager = { enabled: true, issuerRef: { name: 'a' }, dnsNames: ['a.example'], ...settings };
+  return { gateway: { tls: { existingSecret: '', certManager } } };
+}
