@@ -63,10 +63,23 @@
 {{- if and $settings.autoscaling.enabled (gt (int $settings.autoscaling.minReplicas) (int $settings.autoscaling.maxReplicas)) -}}
 {{- $problems = append $problems "gateway.autoscaling.minReplicas is above maxReplicas" -}}
 {{- end -}}
+{{- if and $settings.autoscaling.enabled (not (or (dig "requests" "cpu" "" $settings.resources) (dig "limits" "cpu" "" $settings.resources))) -}}
+{{- $problems = append $problems "gateway.autoscaling measures the share of the requested CPU, and none is: set gateway.resources.requests.cpu" -}}
+{{- end -}}
 {{- $least := int (ternary (ternary 3 $settings.replicas (kindIs "invalid" $settings.replicas)) $settings.autoscaling.minReplicas (not $settings.autoscaling.enabled)) -}}
 {{- with include "merchant-gateway.budgetProblem" (dict "budget" $settings.podDisruptionBudget "replicas" $least "name" "gateway.podDisruptionBudget") -}}
 {{- $problems = append $problems . -}}
 {{- end -}}
+{{- $log := dig "accessLog" "destination" "stdout" $config -}}
+{{- if ne $log "stdout" -}}
+{{- if not (include "merchant-gateway.outlivesPods" (dict "path" $log "settings" $settings)) -}}
+{{- $problems = append $problems (printf "config.accessLog.destination is %s, which goes with the pod, or cannot be written: name a file below one of gateway.extraVolumeMounts, on a volume that stays (no emptyDir), or stdout" $log) -}}
+{{- else if not (regexMatch "(^|[^$])[$][{]HOSTNAME[}]" $log) -}}
+{{- $problems = append $problems (printf "config.accessLog.destination is one file for all pods, %s, and each chain of lines would break the others': put ${HOSTNAME}, the pod's name, into it" $log) -}}
+{{- end -}}
+{{- end -}}
+{{- $problems = concat $problems (include "merchant-gateway.additionProblems" (dict "settings" $settings "name" "gateway") | fromJsonArray) -}}
+{{- $problems = concat $problems (include "merchant-gateway.resourceProblems" (dict "resources" $settings.resources "name" "gateway.resources") | fromJsonArray) -}}
 {{- if and (eq $service.type "ClusterIP") $service.externalTrafficPolicy -}}
 {{- $problems = append $problems "gateway.service.externalTrafficPolicy has no effect on a ClusterIP: leave it null, or set type" -}}
 {{- end -}}
@@ -124,12 +137,15 @@
 {{- $neither := and (kindIs "invalid" .minAvailable) (kindIs "invalid" .maxUnavailable) -}}
 {{- $atLeast := include "merchant-gateway.podsOf" (dict "share" .minAvailable "replicas" $.replicas) | int -}}
 {{- $atMost := include "merchant-gateway.podsOf" (dict "share" .maxUnavailable "replicas" $.replicas) | int -}}
+{{- $away := ternary (sub $.replicas $atLeast) $atMost (kindIs "invalid" .maxUnavailable) | int -}}
 {{- if or $both $neither -}}
 {{- printf "%s needs one of maxUnavailable and minAvailable; null is none" $.name -}}
 {{- else if and (kindIs "invalid" .maxUnavailable) (ge $atLeast (int $.replicas)) -}}
 {{- printf "%s wants %d of %d pods at all times: no node could ever be drained. Lower minAvailable" $.name $atLeast (int $.replicas) -}}
 {{- else if and (kindIs "invalid" .minAvailable) (eq $atMost 0) -}}
 {{- printf "%s lets no pod be away: no node could ever be drained. Raise maxUnavailable" $.name -}}
+{{- else if and (gt (int $.replicas) 1) (ge $away (int $.replicas)) -}}
+{{- printf "%s lets %d of %d pods be away at once: it protects nothing. Lower maxUnavailable, or raise minAvailable" $.name $away (int $.replicas) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -148,6 +164,8 @@
 {{- define "merchant-gateway.storedPartProblems" -}}
 {{- $problems := list -}}
 {{- $settings := index .root.Values .part -}}
+{{- $problems = concat $problems (include "merchant-gateway.additionProblems" (dict "settings" $settings "name" .part) | fromJsonArray) -}}
+{{- $problems = concat $problems (include "merchant-gateway.resourceProblems" (dict "resources" $settings.resources "name" (printf "%s.resources" .part)) | fromJsonArray) -}}
 {{- if and (gt (int $settings.replicas) 1) (not (include "merchant-gateway.hasPostgres" .)) -}}
 {{- $problems = append $problems (printf "%s.replicas is above 1 with SQLite, which one process alone may write. Set secrets.%sDatabase.existingSecret" .part .part) -}}
 {{- end -}}

@@ -6,7 +6,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { run } from '../../src/cli/run.js';
 import { kinds } from './kinds.js';
-import { refusals } from './refusals.js';
+import { acceptances, refusals } from './refusals.js';
 import { manifestsIn, profiles, render, runHelm } from './render.js';
 import type { Manifest } from './render.js';
 import { unknownFields } from './unknown-fields.js';
@@ -240,6 +240,14 @@ for (const [what, sentence, values] of refusals) {
   });
 }
 
+for (const [what, values] of acceptances) {
+  t.test(`accepted: ${what}`, (t) => {
+    const { status, stderr } = render('live-tls', values);
+    t.equal(status, 0, stderr);
+    t.end();
+  });
+}
+
 t.test('refused: a release whose name no Service can have', (t) => {
   const values = ['--kube-version', '1.27.0', '--values', 'helm/ci/live-tls-values.yaml'];
   const { status, stderr } = runHelm(['template', '1.release', 'helm', ...values]);
@@ -259,8 +267,9 @@ t.test('the default values are refused, and everything that is missing is said a
 });
 
 t.test('each sentence with which the chart refuses was said above', (t) => {
-  const source =
-    readFileSync('helm/templates/_safety.tpl', 'utf8') + readFileSync('helm/templates/safety.yaml', 'utf8');
+  const source = ['_safety.tpl', '_safety-pods.tpl', 'safety.yaml']
+    .map((name) => readFileSync(`helm/templates/${name}`, 'utf8'))
+    .join('');
   const texts = [...source.matchAll(/(?:append \$problems |printf )\(?(?:printf )?"([^"\n]+)"/g)].map(
     ([, text = '']) => text,
   );

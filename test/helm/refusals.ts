@@ -189,6 +189,91 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /environments\.live\.gateway\.tls: Invalid type/,
     { environments: { live: { gateway: { tls: null } } } },
   ],
+  // Access logs.
+  [
+    'an access log that goes with the pod',
+    /accessLog\.destination is var\/access\.log, which goes with the pod/,
+    { config: { accessLog: { destination: 'var/access.log' } } },
+  ],
+  [
+    'an access log in a place that nobody mounts',
+    /\/logs-of-nobody\/\$\{HOSTNAME\}\.log, which goes with the pod/,
+    {
+      config: { accessLog: { destination: '/logs-of-nobody/${HOSTNAME}.log' } },
+      gateway: {
+        extraVolumes: [{ name: 'logs', persistentVolumeClaim: { claimName: 'logs' } }],
+        extraVolumeMounts: [{ name: 'logs', mountPath: '/logs' }],
+      },
+    },
+  ],
+  [
+    'an access log on a volume of the pod',
+    /which goes with the pod/,
+    {
+      config: { accessLog: { destination: '/logs/${HOSTNAME}.log' } },
+      gateway: {
+        extraVolumes: [{ name: 'logs', emptyDir: {} }],
+        extraVolumeMounts: [{ name: 'logs', mountPath: '/logs' }],
+      },
+    },
+  ],
+  [
+    'one access log for all pods',
+    /is one file for all pods/,
+    {
+      config: { accessLog: { destination: '/logs/$${HOSTNAME}.log' } },
+      gateway: {
+        extraVolumes: [{ name: 'logs', persistentVolumeClaim: { claimName: 'logs' } }],
+        extraVolumeMounts: [{ name: 'logs', mountPath: '/logs/' }],
+      },
+    },
+  ],
+  // Budgets, autoscaling and resources.
+  [
+    'a budget that lets all pods be away',
+    /lets 3 of 3 pods be away at once: it protects nothing/,
+    { gateway: { podDisruptionBudget: { maxUnavailable: '100%' } } },
+  ],
+  [
+    'a budget that lets more than all be away',
+    /lets 10 of 3 pods be away at once/,
+    { gateway: { podDisruptionBudget: { maxUnavailable: 10 } } },
+  ],
+  [
+    'a budget that wants none there',
+    /gateway\.podDisruptionBudget lets 3 of 3 pods be away/,
+    { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: '0%' } } },
+  ],
+  [
+    'autoscaling without a measure',
+    /gateway\.autoscaling measures the share of the requested CPU/,
+    { gateway: { autoscaling: { enabled: true }, resources: { requests: { cpu: null } } } },
+  ],
+  [
+    'memory in thousandths of a byte',
+    /memory: Does not match/,
+    { gateway: { resources: { limits: { memory: '512m' } } } },
+  ],
+  ['memory of some bytes', /memory: Does not match/, { registry: { resources: { limits: { memory: '512' } } } }],
+  ['a CPU in bytes', /cpu: Does not match/, { registry: { resources: { requests: { cpu: '1Gi' } } } }],
+  [
+    'more memory asked for than allowed',
+    /live: gateway\.resources asks for 1Gi of memory, above the limit of 512Mi/,
+    { gateway: { resources: { requests: { memory: '1Gi' } } } },
+  ],
+  [
+    'more CPU asked for than allowed',
+    /registry\.resources asks for 1\.5 of cpu, above the limit of 1200m/,
+    { registry: { resources: { requests: { cpu: '1.5' }, limits: { cpu: '1200m' } } } },
+  ],
+  [
+    'more memory asked for than allowed, by the CronJob',
+    /torExits\.cronJob\.resources asks for 300M of memory/,
+    {
+      config: { torExits: { sources: ['https://exits.example/list'] } },
+      torExits: { cronJob: { enabled: true, resources: { requests: { memory: '300M' } } } },
+    },
+  ],
   // Networks, names and durations.
   [
     'a network that is none',
@@ -250,6 +335,93 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /image\.repository: Does not match/,
     { image: { repository: 'registry.example/Gateway' } },
   ],
+  // What is added to the pods.
+  ['a variable without a name', /extraEnv\.0: name is required/, { gateway: { extraEnv: [{ value: 'a' }] } }],
+  [
+    'a variable that is a number',
+    /extraEnv\.0\.value: Invalid type/,
+    { registry: { extraEnv: [{ name: 'A', value: 1 }] } },
+  ],
+  [
+    'a variable with two values',
+    /extraEnv\.0: Must have at most 2 properties/,
+    { gateway: { extraEnv: [{ name: 'A', value: 'a', valueFrom: {} }] } },
+  ],
+  [
+    "a variable of the chart's",
+    /live: gateway\.extraEnv has NODE_ENV, which the chart or Kubernetes sets/,
+    { gateway: { extraEnv: [{ name: 'NODE_ENV', value: 'test' }] } },
+  ],
+  [
+    'a variable twice',
+    /registry\.extraEnv has A twice/,
+    {
+      registry: {
+        extraEnv: [
+          { name: 'A', value: '1' },
+          { name: 'A', value: '2' },
+        ],
+      },
+    },
+  ],
+  [
+    "a volume of the chart's",
+    /live: gateway\.extraVolumes has tls, a name that the chart uses/,
+    { gateway: { extraVolumes: [{ name: 'tls', emptyDir: {} }] } },
+  ],
+  [
+    'a volume without a name',
+    /registry\.extraVolumes has a volume without a name/,
+    { registry: { extraVolumes: [{ emptyDir: {} }] } },
+  ],
+  [
+    'a volume twice',
+    /registry\.extraVolumes has a twice/,
+    {
+      registry: {
+        extraVolumes: [
+          { name: 'a', emptyDir: {} },
+          { name: 'a', emptyDir: {} },
+        ],
+      },
+    },
+  ],
+  [
+    'a mount of nothing',
+    /gateway\.extraVolumeMounts mounts geo, which is not in gateway\.extraVolumes/,
+    { gateway: { extraVolumeMounts: [{ name: 'geo', mountPath: '/geo' }] } },
+  ],
+  ...['/etc/merchant-gateway', '/etc/merchant-gateway/config/', '/etc', '/', '/tmp', '/app/dist'].map(
+    (mountPath) =>
+      [
+        `a mount at ${mountPath}`,
+        /gateway\.extraVolumeMounts has \/\S*, which would hide what is the chart's or the image's own/,
+        { gateway: { extraVolumes: [{ name: 'a', emptyDir: {} }], extraVolumeMounts: [{ name: 'a', mountPath }] } },
+      ] as const,
+  ),
+  [
+    'a mount at no path',
+    /registry\.extraVolumeMounts has geo, which is no absolute path/,
+    {
+      registry: {
+        extraVolumes: [{ name: 'a', emptyDir: {} }],
+        extraVolumeMounts: [{ name: 'a', mountPath: 'geo' }],
+      },
+    },
+  ],
+  [
+    'two mounts at one path',
+    /registry\.extraVolumeMounts has \/geo twice/,
+    {
+      registry: {
+        extraVolumes: [{ name: 'a', emptyDir: {} }],
+        extraVolumeMounts: [
+          { name: 'a', mountPath: '/geo' },
+          { name: 'a', mountPath: '/geo/' },
+        ],
+      },
+    },
+  ],
   ...['99 99 * * *', '@foo', '*/0 * * * *', '0 0 * * 8', '0 0 0 * *'].map(
     (schedule) =>
       [
@@ -265,3 +437,58 @@ function certificate(settings: object): object {
   const certManager = { enabled: true, issuerRef: { name: 'a' }, dnsNames: ['a.example'], ...settings };
   return { gateway: { tls: { existingSecret: '', certManager } } };
 }
+
+/** Values above the profile live-tls that come near to what is refused, and may be. */
+export const acceptances: readonly (readonly [string, object])[] = [
+  [
+    'an access log of each pod, on a volume that stays',
+    {
+      config: { accessLog: { destination: '/var/log/gateway/${HOSTNAME}.log' } },
+      gateway: {
+        extraVolumes: [{ name: 'logs', persistentVolumeClaim: { claimName: 'logs' } }],
+        extraVolumeMounts: [{ name: 'logs', mountPath: '/var/log/gateway/' }],
+      },
+    },
+  ],
+  ['a budget of one pod, which may be away', { gateway: { replicas: 1 } }],
+  ['a budget of some of them', { gateway: { podDisruptionBudget: { maxUnavailable: '66%' } } }],
+  [
+    'autoscaling by a limit, which is the request where there is none',
+    {
+      gateway: { autoscaling: { enabled: true }, resources: { requests: { cpu: null }, limits: { cpu: '1' } } },
+    },
+  ],
+  [
+    'a request that is its limit, in other units',
+    { gateway: { resources: { requests: { memory: '0.5Gi', cpu: '1000m' }, limits: { memory: '512Mi', cpu: '1' } } } },
+  ],
+  [
+    'networks of both families',
+    { gateway: { service: { loadBalancerSourceRanges: ['10.0.0.0/8', '2001:db8::/32'] } } },
+  ],
+  ['a name with a wildcard', certificate({ dnsNames: ['*.api.example.com', 'gateway'], renewBefore: '2159h59m59s' })],
+  [
+    'one host of two Ingress classes',
+    {
+      config: { trustedProxies: ['10.0.0.1'] },
+      gateway: { ingress: { enabled: true, hosts: ['api.example.com'] } },
+      environments: { test: { enabled: true, gateway: { ingress: { className: 'inside' } } } },
+    },
+  ],
+  [
+    'a registry with a port',
+    { image: { repository: 'registry.example:5000/payments/merchant__gateway', tag: 'v1.2_3' } },
+  ],
+  [
+    'a volume below a place that is written',
+    {
+      gateway: {
+        extraVolumes: [{ name: 'geo', configMap: { name: 'geo' } }],
+        extraVolumeMounts: [{ name: 'geo', mountPath: '/var/lib/merchant-gateway/var/geo', readOnly: true }],
+      },
+    },
+  ],
+  ...['@hourly', '5,35 0-6 1-15/2 jan,DEC MON-FRI'].map(
+    (schedule) => [`the schedule ${schedule}`, { torExits: { cronJob: { schedule } } }] as const,
+  ),
+];

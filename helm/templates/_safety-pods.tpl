@@ -1,0 +1,88 @@
+{{/* What is wrong with what is added to the pods of a part. Takes settings and name, such as gateway; a list in JSON. */}}
+{{- define "merchant-gateway.additionProblems" -}}
+{{- $problems := list -}}
+{{- $name := .name -}}
+{{- $variables := list -}}
+{{- range .settings.extraEnv -}}
+{{- if has .name (list "NODE_ENV" "HOSTNAME" "MERCHANT_GATEWAY_DATABASE_URL") -}}
+{{- $problems = append $problems (printf "%s.extraEnv has %s, which the chart or Kubernetes sets: leave it out" $name .name) -}}
+{{- else if has .name $variables -}}
+{{- $problems = append $problems (printf "%s.extraEnv has %s twice: only one of the two would count" $name .name) -}}
+{{- end -}}
+{{- $variables = append $variables .name -}}
+{{- end -}}
+{{- $volumes := list -}}
+{{- range .settings.extraVolumes -}}
+{{- $volume := toString (default "" .name) -}}
+{{- if not $volume -}}
+{{- $problems = append $problems (printf "%s.extraVolumes has a volume without a name: nothing could mount it" $name) -}}
+{{- else if regexMatch "^(config|var|tmp|tls|tor-exits|data|secret-.*)$" $volume -}}
+{{- $problems = append $problems (printf "%s.extraVolumes has %s, a name that the chart uses: choose another" $name $volume) -}}
+{{- else if has $volume $volumes -}}
+{{- $problems = append $problems (printf "%s.extraVolumes has %s twice: a pod has each volume once" $name $volume) -}}
+{{- end -}}
+{{- $volumes = append $volumes $volume -}}
+{{- end -}}
+{{- $mounts := list -}}
+{{- range .settings.extraVolumeMounts -}}
+{{- $volume := toString (default "" .name) -}}
+{{- $path := clean (toString (default "" .mountPath)) -}}
+{{- if not (has $volume $volumes) -}}
+{{- $problems = append $problems (printf "%s.extraVolumeMounts mounts %s, which is not in %s.extraVolumes" $name $volume $name) -}}
+{{- end -}}
+{{- if not (hasPrefix "/" $path) -}}
+{{- $problems = append $problems (printf "%s.extraVolumeMounts has %s, which is no absolute path" $name $path) -}}
+{{- else if include "merchant-gateway.hidesOwn" $path -}}
+{{- $problems = append $problems (printf "%s.extraVolumeMounts has %s, which would hide what is the chart's or the image's own: mount it elsewhere" $name $path) -}}
+{{- else if has $path $mounts -}}
+{{- $problems = append $problems (printf "%s.extraVolumeMounts has %s twice: one would hide the other" $name $path) -}}
+{{- end -}}
+{{- $mounts = append $mounts $path -}}
+{{- end -}}
+{{- $problems | toJson -}}
+{{- end -}}
+
+{{/* Says whether a mount at a path would be above what the chart mounts or the image has, or among what nobody writes. */}}
+{{- define "merchant-gateway.hidesOwn" -}}
+{{- $mount := printf "%s/" (trimSuffix "/" .) -}}
+{{- $readOnly := list "/app/" "/etc/merchant-gateway/config/" "/etc/merchant-gateway/secrets/" "/etc/merchant-gateway/tls/" "/etc/merchant-gateway/tor-exits/" -}}
+{{- $written := list "/var/lib/merchant-gateway/var/" "/var/lib/merchant-gateway/data/" "/tmp/" -}}
+{{- range concat $readOnly $written -}}
+{{- if or (hasPrefix $mount .) (and (has . $readOnly) (hasPrefix . $mount)) -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Says whether a file of the gateways outlives their pods: it is on an added volume that stays. Takes path and settings. */}}
+{{- define "merchant-gateway.outlivesPods" -}}
+{{- $file := clean .path -}}
+{{- $staying := list -}}
+{{- range .settings.extraVolumes -}}
+{{- if not (or (hasKey . "emptyDir") (hasKey . "ephemeral") (hasKey . "configMap") (hasKey . "secret") (hasKey . "projected")) -}}
+{{- $staying = append $staying .name -}}
+{{- end -}}
+{{- end -}}
+{{- range .settings.extraVolumeMounts -}}
+{{- $isAround := hasPrefix (printf "%s/" (clean (toString .mountPath))) $file -}}
+{{- if and $isAround (has .name $staying) (not .readOnly) -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Requests that are above their limits. Takes resources and name; a list in JSON. */}}
+{{- define "merchant-gateway.resourceProblems" -}}
+{{- $problems := list -}}
+{{- $limits := default dict .resources.limits -}}
+{{- range $what, $request := default dict .resources.requests -}}
+{{- $limit := get $limits $what -}}
+{{- if and $limit (gt (include "merchant-gateway.amountOf" $request | float64) (include "merchant-gateway.amountOf" $limit | float64)) -}}
+{{- $problems = append $problems (printf "%s asks for %s of %s, above the limit of %s: Kubernetes takes no such pod" $.name $request $what $limit) -}}
+{{- end -}}
+{{- end -}}
+{{- $problems | toJson -}}
+{{- end -}}
+
+{{/* A quantity of Kubernetes as a number. */}}
+{{- define "merchant-gateway.amountOf" -}}
+{{- $decimal := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 -}}
+{{- $factors := merge $decimal (dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776) -}}
+{{- mulf (regexFind "^[0-9.]+" . | float64) (get $factors (regexFind "[a-zA-Z]*$" .)) -}}
+{{- end -}}
