@@ -1,9 +1,13 @@
 {{/*
 The template of a pod of any part: the one place that says what a pod may do.
 Takes root, part, component, settings (the part's values), args, graceSeconds, configMap and, if need be, environment,
-preStopSeconds, ports, probes, volumes, mounts, isJob, isMigration.
+preStopSeconds, ports, probes, volumes, mounts, isJob, isHook: then it has no secret files.
 */}}
 {{- define "merchant-gateway.pod" -}}
+{{- $secrets := dict -}}
+{{- if not .isHook -}}
+{{- $secrets = include "merchant-gateway.secretsOfPart" . | fromJson -}}
+{{- end -}}
 metadata:
   labels:
     {{- include "merchant-gateway.labels" (merge (dict "labels" .settings.podLabels) .) | nindent 4 }}
@@ -12,14 +16,14 @@ metadata:
     {{- merge $ofConfig .settings.podAnnotations .root.Values.commonAnnotations | toYaml | nindent 4 }}
 spec:
   {{- /* A hook runs before there is an account of the release. */}}
-  serviceAccountName: {{ ternary "default" (include "merchant-gateway.fullname" .root) (default false .isMigration) }}
+  serviceAccountName: {{ ternary "default" (include "merchant-gateway.fullname" .root) (default false .isHook) }}
   automountServiceAccountToken: false
   enableServiceLinks: false
   {{- with .root.Values.image.pullSecrets }}
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- if or .isJob .isMigration }}
+  {{- if or .isJob .isHook }}
   restartPolicy: Never
   {{- end }}
   terminationGracePeriodSeconds: {{ .graceSeconds }}
@@ -111,7 +115,7 @@ spec:
           mountPath: /var/lib/merchant-gateway/var
         - name: tmp
           mountPath: /tmp
-        {{- range $name, $secret := include "merchant-gateway.secretsOfPart" . | fromJson }}
+        {{- range $name, $secret := $secrets }}
         - name: secret-{{ kebabcase $name }}
           mountPath: /etc/merchant-gateway/secrets/{{ $name }}
           readOnly: true
@@ -130,7 +134,7 @@ spec:
       emptyDir: { sizeLimit: 256Mi }
     - name: tmp
       emptyDir: { sizeLimit: 64Mi }
-    {{- range $name, $secret := include "merchant-gateway.secretsOfPart" . | fromJson }}
+    {{- range $name, $secret := $secrets }}
     - name: secret-{{ kebabcase $name }}
       secret:
         secretName: {{ $secret.secret }}

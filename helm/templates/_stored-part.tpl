@@ -25,6 +25,7 @@
   "livenessProbe" (merge (dict "periodSeconds" 10 "timeoutSeconds" 3 "failureThreshold" 6) $open)
   "readinessProbe" (merge (dict "periodSeconds" 5 "timeoutSeconds" 3 "failureThreshold" 2) $ready)
 }}
+{{ include "merchant-gateway.check" $part }}
 ---
 {{ include "merchant-gateway.configMap" $part }}
 ---
@@ -85,7 +86,7 @@ spec:
   resources: { requests: { storage: {{ $settings.persistence.size }} } }
 {{- end }}
 {{- if and $hasPostgres .root.Values.migrations.enabled }}
-{{- $job := merge (dict "isMigration" true "component" (printf "%s-migration" .part) "name" (printf "%s-migration" $name)) $part }}
+{{- $job := merge (dict "isHook" true "isMigration" true "component" (printf "%s-migration" .part) "name" (printf "%s-migration" $name)) $part }}
 {{- $hook := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
 ---
 {{ include "merchant-gateway.configMap" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-5") $hook)) $job) }}

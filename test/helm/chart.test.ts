@@ -198,7 +198,7 @@ t.test('every configuration that is rendered passes `config check` of this versi
         err: (part) => (err += part),
       });
       t.equal(status, 0, `${profile}: ${name}: ${err}`);
-      t.equal((JSON.parse(out) as { environment: string }).environment, name.endsWith('-test') ? 'test' : 'live');
+      t.equal((JSON.parse(out) as { environment: string }).environment, /-test(-check)?$/.test(name) ? 'test' : 'live');
     }
   }
   t.end();
@@ -207,6 +207,7 @@ t.test('every configuration that is rendered passes `config check` of this versi
 t.test('every file that a configuration names is mounted', (t) => {
   for (const profile of profiles) {
     for (const { spec, owner } of podsOf(all.get(profile) ?? [])) {
+      if (owner.metadata.name.endsWith('-check')) continue; // it opens none of them
       const mounts = spec.containers.flatMap(({ volumeMounts = [] }) => volumeMounts);
       const volume = (spec.volumes ?? []).find(({ name }) => name === 'config') as
         { configMap: { name: string } } | undefined;
@@ -225,6 +226,55 @@ t.test('every file that a configuration names is mounted', (t) => {
         `${owner.metadata.name}: each mount has its volume`,
       );
     }
+  }
+  t.end();
+});
+
+t.test('the product checks the configuration of each part before anything is changed', (t) => {
+  for (const profile of profiles) {
+    const configs = new Map(configsOf(profile));
+    for (const { metadata, spec } of deploymentsOf(profile)) {
+      const name = `${metadata.name}-check`;
+      t.ok(configs.has(name) && configs.get(name) === configs.get(metadata.name), `${name}: the same configuration`);
+      const job = (all.get(profile) ?? []).find((one) => one.kind === 'Job' && one.metadata.name === name) as Workload;
+      t.match(job.metadata.annotations, { 'helm.sh/hook': 'pre-install,pre-upgrade', 'helm.sh/hook-weight': '-9' });
+      const pod = job.spec.template.spec;
+      const [container] = pod.containers;
+      t.same(container?.args, ['config', 'check', '--config', '/etc/merchant-gateway/config/gateway.yaml']);
+      t.same(container?.env, spec.template.spec.containers[0]?.env, 'with the variables of the part');
+      t.equal(pod.serviceAccountName, 'default', 'there may be no other yet');
+      t.notMatch(
+        JSON.stringify(pod.volumes),
+        /secret|persistentVolumeClaim|core-ca/,
+        'and without what it does not read',
+      );
+    }
+  }
+  const without = manifestsIn(render('live-tls', { configCheck: { enabled: false } }));
+  t.notOk(without.some(({ metadata: { name } }) => name.endsWith('-check')));
+  t.end();
+});
+
+t.test('that check fails where the chart cannot see what is wrong', async (t) => {
+  const wrong = {
+    'trustedProxies[0]': { trustedProxies: ['foo'] },
+    'rateLimit.shared': { rateLimit: { shared: true } },
+    'upstreams.payouts.url': { upstreams: { payouts: { url: 'http://payouts:70000' } } },
+    'routes[0].upstream': { routes: [{ path: '/payouts', upstream: 'nobody', resource: 'payouts' }] },
+    'listen.https.clientCaFile': { listen: { https: { clientCertificates: 'require' } } },
+  };
+  for (const [option, config] of Object.entries(wrong)) {
+    const manifests = manifestsIn(render('live-tls', { config }));
+    const map = manifests.find(({ kind, metadata: { name } }) => kind === 'ConfigMap' && name.endsWith('-live-check'));
+    const file = path.join(directory, 'wrong.yaml');
+    writeFileSync(file, (map as Manifest & { data: Record<string, string> }).data['gateway.yaml'] ?? '');
+    let err = '';
+    const status = await run(['config', 'check', '--config', file], {
+      out: () => undefined,
+      err: (part) => (err += part),
+    });
+    t.not(status, 0, option);
+    t.ok(err.includes(`: ${option}: `), err);
   }
   t.end();
 });

@@ -39,7 +39,7 @@ function blocked(manifests: readonly Manifest[]): string[] {
   return manifests.flatMap((one) => {
     const text = (one as Manifest & { data?: Record<string, string> }).data?.['gateway.yaml'];
     const { name } = one.metadata;
-    if (text === undefined || name.endsWith('-migration')) return [];
+    if (text === undefined || /-(migration|check)$/.test(name)) return [];
     const open = portsOf(policies.get(name)).map((port) => (port === 'management' ? 9090 : port));
     return portsIn(calledBy(name, text, hasFetcher))
       .filter((port) => !open.includes(port))

@@ -13,6 +13,11 @@ interface Workload {
   readonly spec?: { readonly template?: { readonly metadata: Metadata } };
 }
 
+/** The metadata of the pods that stay. */
+function podsOf(manifests: readonly Workload[]): Metadata[] {
+  return manifests.flatMap(({ kind, spec }) => (kind === 'Deployment' ? (spec?.template?.metadata ?? []) : []));
+}
+
 t.test('a label that is given more than once is there once: the one that is nearest to the object', (t) => {
   const values = {
     commonLabels: { team: 'payments', 'app.kubernetes.io/part-of': 'platform' },
@@ -23,7 +28,7 @@ t.test('a label that is given more than once is there once: the one that is near
   for (const { kind, metadata } of manifests) {
     t.match(metadata.labels, { team: 'payments', 'app.kubernetes.io/part-of': 'platform' }, kind);
   }
-  const pods = manifests.flatMap(({ spec }) => (spec?.template === undefined ? [] : [spec.template.metadata.labels]));
+  const pods = podsOf(manifests).map(({ labels }) => labels);
   t.same(
     pods.map((labels) => [labels['app.kubernetes.io/component'], labels.team]),
     [
@@ -46,10 +51,10 @@ t.test(
     const rendered = render('live-tls', { commonAnnotations: annotations, gateway: { podAnnotations: annotations } });
     const errors = parseAllDocuments(rendered.stdout).flatMap((document) => document.errors);
     t.same(errors, [], 'no name stands twice in one place');
-    const pods = (manifestsIn(rendered) as unknown as Workload[]).flatMap(({ spec }) => spec?.template ?? []);
+    const pods = podsOf(manifestsIn(rendered) as unknown as Workload[]);
     t.equal(pods.length, 2);
-    for (const { metadata } of pods)
-      t.match(metadata.annotations, { 'merchant-gateway/config': /^[0-9a-f]{64}$/, team: 'edge' });
+    for (const { annotations: those } of pods)
+      t.match(those, { 'merchant-gateway/config': /^[0-9a-f]{64}$/, team: 'edge' });
     t.end();
   },
 );

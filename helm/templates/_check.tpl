@@ -1,0 +1,31 @@
+{{/*
+Has the product itself check the configuration of a part, before an installation or upgrade changes anything. It opens no
+file that is named there, so its pod has none of them. Takes root, part, component, name, settings and, for gateways, environment.
+*/}}
+{{- define "merchant-gateway.check" -}}
+{{- if .root.Values.configCheck.enabled }}
+{{- $small := dict "requests" (dict "cpu" "50m" "memory" "96Mi") "limits" (dict "memory" "256Mi") }}
+{{- $nowhere := dict "extraVolumes" list "extraVolumeMounts" list "topologySpreadConstraints" list }}
+{{- $settings := mergeOverwrite (omit (deepCopy .settings) "resources") $nowhere (dict "resources" $small) }}
+{{- $name := printf "%s-check" .name }}
+{{- $check := merge (dict "isHook" true "component" (printf "%s-check" .component) "name" $name "settings" $settings) (omit . "settings") }}
+{{- $hook := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
+---
+{{ include "merchant-gateway.configMap" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-10") $hook)) $check) }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  {{- include "merchant-gateway.metadata" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-9") $hook)) $check) | nindent 2 }}
+spec:
+  # What is wrong with a configuration stays wrong; a node that goes away meanwhile does not.
+  backoffLimit: 1
+  activeDeadlineSeconds: 300
+  template:
+    {{- include "merchant-gateway.pod" (merge (dict
+      "args" (list "config" "check" "--config" "/etc/merchant-gateway/config/gateway.yaml")
+      "configMap" $name
+      "graceSeconds" 10
+    ) $check) | nindent 4 }}
+{{- end }}
+{{- end -}}
