@@ -1,3 +1,4 @@
+import { databaseClock } from '../database/database-clock.js';
 import { openDatabase } from '../database/open-database.js';
 import type { OpenApi } from '../rest/openapi/describe-routes.js';
 import { createServices } from './create-services.js';
@@ -8,7 +9,8 @@ export async function describeServices(): Promise<OpenApi> {
   const database = openDatabase<ServicesTables>({ url: 'sqlite::memory:' });
   try {
     const bank = { delayMilliseconds: 0, failingAccounts: [] };
-    return createServices({ database, bank, assertions: null, clock: { now: () => 0 } }).openApi();
+    const clock = databaseClock(database, { now: () => 0 });
+    return createServices({ database, bank, assertions: null, clock }).openApi();
   } finally {
     await database.destroy();
   }

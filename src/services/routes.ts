@@ -1,3 +1,4 @@
+import type { DatabaseClock } from '../database/database-clock.js';
 import { Refusal } from '../rest/refusal.js';
 import type { idParams, RestApp } from '../rest/rest-app.js';
 import type { Static } from '../typebox/typebox.js';
@@ -5,15 +6,10 @@ import type { BankOptions } from './payouts/simulated-bank.js';
 import { uuidForm } from './fields.js';
 import type { ServicesDatabase } from './services-database.js';
 
-/** The time, in milliseconds since 1970. */
-interface Clock {
-  now(): number;
-}
-
 /** What routes work with. */
 export interface RouteContext {
   readonly database: ServicesDatabase;
-  readonly clock: Clock;
+  readonly clock: DatabaseClock;
   readonly bank: BankOptions;
   /** Idempotency keys of which this process is carrying out a request, with whose they are. */
   readonly running: Set<string>;

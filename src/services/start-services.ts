@@ -1,20 +1,23 @@
 import type { AddressInfo } from 'node:net';
 import { asListenError } from '../config/listen-error.js';
+import { databaseClock } from '../database/database-clock.js';
 import type { PoolOptions } from '../database/open-database.js';
 import { createServices, type ServicesOptions } from './create-services.js';
-import { forgetOldAnswers } from './idempotency/repository.js';
+import { OldAnswers } from './idempotency/old-answers.js';
 import { advancePayouts } from './payouts/advance-payouts.js';
 import { PeriodicTask, type Timers } from './periodic-task.js';
 import { openServicesDatabase, type ServicesDatabase } from './services-database.js';
 
 /** How the services are started. */
-export interface StartOptions extends Omit<ServicesOptions, 'database'> {
+export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock'> {
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
   /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
   readonly pool?: PoolOptions | undefined;
+  /** The machine's, in milliseconds since 1970. */
+  readonly clock: { now(): number };
   readonly timers: Timers;
 }
 
@@ -40,22 +43,25 @@ export async function startServices({
   port,
   databaseUrl,
   pool,
+  clock,
   timers,
-  ...options
+  ...rest
 }: StartOptions): Promise<RunningServices> {
   const database = await openServicesDatabase({ url: databaseUrl, pool });
-  const { clock, logger } = options;
-  const { app } = createServices({ database, ...options });
+  const { logger } = rest;
+  const options = { ...rest, database, clock: databaseClock(database, clock) };
+  const { app } = createServices(options);
+  const oldAnswers = new OldAnswers(options);
   const tasks = [
     {
       name: 'payouts',
       pauseMilliseconds: payoutsPauseMilliseconds,
-      act: () => advancePayouts({ database, ...options }),
+      act: () => advancePayouts(options),
     },
     {
       name: 'kept answers',
       pauseMilliseconds: answersPauseMilliseconds,
-      act: () => forgetOldAnswers(database, clock.now()),
+      act: () => oldAnswers.forget(),
     },
   ].map((task) => new PeriodicTask({ ...task, timers, logger }));
   app.addHook('onClose', async () => {

@@ -1,6 +1,7 @@
 import t from 'tap';
-import { forgetOldAnswers } from '../../src/services/idempotency/repository.js';
+import { OldAnswers } from '../../src/services/idempotency/old-answers.js';
 import type { Tenant } from '../../src/services/identity.js';
+import { databaseClock, momentOf } from '../../src/database/database-clock.js';
 import { tryLock } from '../../src/database/try-lock.js';
 import { until } from '../registry/manual-time.js';
 import { createPostgresDatabase, onEachDatabase, postgresAlone } from '../database/each-database.js';
@@ -176,20 +177,62 @@ onEachDatabase('an answer outlives the process that gave it', async (t, url) => 
 });
 
 onEachServices('an answer is kept for 24 hours, then forgotten', async (t, services) => {
-  const { clock, database, pass } = services;
+  const { clock, database, now: monotonic, pass } = services;
+  const old = new OldAnswers({ database, clock, monotonic });
+  await old.forget();
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const first = await send(services, 'k', bankPayout(walletId));
   await pass(day - 120_000);
+  t.equal(await old.forget(), false);
   t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' });
-  t.equal(await forgetOldAnswers(database, clock.now()), false);
-  t.equal((await database.selectFrom('answers').selectAll().execute()).length, 1);
   await pass(120_000);
-  const later = await send(services, 'k', bankPayout(walletId));
-  t.equal(later.replayed, undefined, 'what is too old does not count, swept or not');
-  t.not(later.body, first.body);
-  await pass(day);
-  await forgetOldAnswers(database, clock.now());
+  t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' }, 'and until it is forgotten');
+  await old.forget();
   t.same(await database.selectFrom('answers').selectAll().execute(), []);
+  const later = await send(services, 'k', bankPayout(walletId));
+  t.match(later, { status: 201, replayed: undefined });
+  t.not(later.body, first.body);
+});
+
+onEachServices('a clock that is put forward, for a moment or for good, forgets nothing early', async (t, services) => {
+  const { database, now, pass } = services;
+  let wrong = 0;
+  const clock = { now: () => momentOf(now() + wrong) };
+  const old = new OldAnswers({ database, clock, monotonic: now });
+  const walletId = await addWallet(database, merchantA, { balance: 1000 });
+  const first = await send(services, 'k', bankPayout(walletId));
+  const forgetsNothing = async (about: string) => {
+    await old.forget();
+    t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' }, about);
+  };
+  wrong = 2 * day;
+  await forgetsNothing('at a start, before it is put right');
+  wrong = 0;
+  await forgetsNothing('put right');
+  for (const step of [2 * day, 0, 2 * day]) {
+    wrong = step;
+    await forgetsNothing(`wrong by ${step}`);
+    await pass(1000);
+    await forgetsNothing(`still wrong by ${step}`);
+  }
+  await pass(day - 60_000);
+  await forgetsNothing('a day later, nearly');
+  await pass(60_000);
+  await old.forget();
+  t.same(await database.selectFrom('answers').selectAll().execute(), [], 'in the end it is believed');
+  t.equal(await balanceOf(database, walletId), 900);
+});
+
+t.test('PostgreSQL: a process whose clock is wrong forgets no answers', postgresAlone, async (t) => {
+  const services = await servicesFixture(t, { url: await createPostgresDatabase(t) });
+  const { database } = services;
+  const clock = databaseClock(database, { now: () => Date.now() + 2 * day });
+  const walletId = await addWallet(database, merchantA, { balance: 1000 });
+  await send(services, 'k', bankPayout(walletId));
+  await database.updateTable('answers').set({ created_at: clock.now() }).execute();
+  const old = new OldAnswers({ database, clock });
+  for (let look = 0; look < 3; look += 1) t.equal(await old.forget(), false);
+  t.equal((await database.selectFrom('answers').selectAll().execute()).length, 1);
 });
 
 t.test('a key is one visible word of at most 255 characters', async (t) => {

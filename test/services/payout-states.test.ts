@@ -1,9 +1,11 @@
 import fc from 'fast-check';
+import type { ExpressionBuilder } from 'kysely';
 import t from 'tap';
 import { advancePayouts, endFailed } from '../../src/services/payouts/advance-payouts.js';
 import type { Payout } from '../../src/services/payouts/schema.js';
 import { PeriodicTask } from '../../src/services/periodic-task.js';
 import type { ServicesDatabase } from '../../src/services/services-database.js';
+import type { ServicesTables } from '../../src/services/tables.js';
 import { ManualTime, until } from '../registry/manual-time.js';
 import {
   addWallet,
@@ -128,6 +130,20 @@ onEachServices(
     t.same(open, []);
   },
 );
+
+onEachServices('a payout that was taken before the clock was put back is not left behind', async (t, services) => {
+  const { database, pass } = services;
+  const walletId = await addWallet(database, merchantA, { balance: 1000 });
+  const payout = await pay(services, walletId);
+  const day = 24 * 60 * 60 * 1000;
+  const dueLate = (it: ExpressionBuilder<ServicesTables, 'payouts'>) => ({ due_at: it('due_at', '+', day) });
+  await database.updateTable('payouts').set(dueLate).execute();
+  await pass(0);
+  t.equal((await look(services, payout)).status, 'processing');
+  await database.updateTable('payouts').set(dueLate).execute();
+  await pass(0);
+  t.equal((await look(services, payout)).status, 'successful');
+});
 
 t.test('a task goes on after a failure, more and more seldom, and ends when it is told to', async (t) => {
   const time = new ManualTime();

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import { sql } from 'kysely';
 import t, { type Test } from 'tap';
+import { momentOf } from '../../src/database/database-clock.js';
 import type { PoolOptions } from '../../src/database/open-database.js';
 import type { AssertionVerifier } from '../../src/services/assertion-verifier.js';
 import { createServices } from '../../src/services/create-services.js';
@@ -79,7 +80,8 @@ export async function servicesFixture(
   const database = await openServicesDatabase({ url, pool });
   const logged: { details: object; message: string }[] = [];
   let time = startOfTest;
-  const clock = { now: () => (time += 1000) };
+  const now = () => (time += 1000);
+  const clock = { now: () => momentOf(now()) };
   const logger = { error: (details: object, message: string) => void logged.push({ details, message }) };
   const bank = { delayMilliseconds: 60_000, failingAccounts: ['0000000000', '+2340000000000'] };
   const { app, openApi } = createServices({ database, assertions, clock, bank, logger });
@@ -115,7 +117,7 @@ export async function servicesFixture(
     while (await advancePayouts({ database, clock, bank, logger }));
   }
 
-  return { app, bank, call, clock, database, logged, openApi, pass };
+  return { app, bank, call, clock, database, logged, now, openApi, pass };
 }
 
 /** The headers with which the gateway names a merchant. */

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql, type Selectable } from 'kysely';
+import type { Moment } from '../../database/database-clock.js';
 import { isUniqueViolation } from '../../database/unique-violation.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
@@ -50,7 +51,7 @@ export function insertCustomer(
   database: ServicesDatabase,
   tenant: Tenant,
   customer: NewCustomer,
-  now: number,
+  now: Moment | number,
 ): Promise<Customer | 'email_taken'> {
   return unlessEmailTaken(async () => {
     const row = await database
@@ -78,7 +79,7 @@ export function updateCustomer(
   tenant: Tenant,
   id: string,
   changes: CustomerChanges,
-  now: number,
+  now: Moment,
 ): Promise<Customer | 'email_taken' | null> {
   return unlessEmailTaken(() =>
     database.transaction().execute(async (transaction) => {

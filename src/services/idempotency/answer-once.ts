@@ -46,7 +46,7 @@ export async function answerOnce(
     const { answer, isRepeated } = await database.transaction().execute(async (transaction) => {
       // Another process may be at it, or have been killed while it was.
       if (!(await tryLock(transaction, name))) throw stillRunning();
-      const kept = await findAnswer(transaction, tenant, key, clock.now());
+      const kept = await findAnswer(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)
         throw new Refusal(422, otherRequest.message, [otherRequest]);
       if (kept !== null) return { answer: kept, isRepeated: true };

@@ -1,5 +1,6 @@
-import type { Selectable } from 'kysely';
+import { sql, type Selectable, type SqlBool } from 'kysely';
 import { ulid } from 'ulid';
+import { later, type Moment } from '../../database/database-clock.js';
 import type { Logger } from '../../rest/answer-errors.js';
 import { joinAdding } from '../creation-order.js';
 import type { RouteContext } from '../routes.js';
@@ -27,9 +28,10 @@ const claimMilliseconds = 30_000;
 export async function advancePayouts(context: AdvanceContext): Promise<boolean> {
   const { database, clock, bank } = context;
   const now = clock.now();
+  const longest = Math.max(claimMilliseconds, bank.delayMilliseconds);
   // What has just gone to the bank is not due before its next delay, were it none.
-  const processed = await takeDue(database, 'processing', now, now + claimMilliseconds);
-  const taken = await takeDue(database, 'pending', now, now + bank.delayMilliseconds);
+  const processed = await takeDue(database, 'processing', { now, wait: claimMilliseconds, longest });
+  const taken = await takeDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
   const paid: PayoutRow[] = [];
   for (const payout of processed) {
     const outcome = outcomeOf(bank, payout);
@@ -40,21 +42,30 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   return Math.max(processed.length, taken.length) === batch || (taken.length > 0 && bank.delayMilliseconds === 0);
 }
 
+/** When payouts are taken, how long nobody shall take them again, and how long that can be at most. */
+interface Times {
+  readonly now: Moment;
+  readonly wait: number;
+  readonly longest: number;
+}
+
 /** Takes due payouts of one state for processing. A process that comes second finds them due later, and leaves them. */
-function takeDue(database: ServicesDatabase, status: 'pending' | 'processing', now: number, dueAt: number) {
+function takeDue(database: ServicesDatabase, status: 'pending' | 'processing', { now, wait, longest }: Times) {
+  // What is due later than anything can be was taken before the clock was put back.
+  const isDue = sql<SqlBool>`(due_at <= ${now} or due_at > ${later(now, longest)})`;
   const due = database
     .selectFrom('payouts')
     .select('id')
-    .where('due_at', '<=', now)
+    .where(isDue)
     .where('status', '=', status)
     .orderBy('due_at')
     .orderBy('sequence')
     .limit(batch);
   return database
     .updateTable('payouts')
-    .set({ status: 'processing', due_at: dueAt, ...(status === 'pending' ? { updated_at: now } : {}) })
+    .set({ status: 'processing', due_at: later(now, wait), ...(status === 'pending' ? { updated_at: now } : {}) })
     .where('id', 'in', due)
-    .where('due_at', '<=', now)
+    .where(isDue)
     .where('status', '=', status)
     .returningAll()
     .execute();
@@ -65,7 +76,7 @@ function outcomeOf(bank: BankOptions, { destination_account_number: destinationA
 }
 
 /** Ends payouts that have arrived, together: nothing but their states changes. */
-async function endPaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: number): Promise<void> {
+async function endPaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: Moment): Promise<void> {
   if (payouts.length === 0) return;
   await database.transaction().execute(async (transaction) => {
     const ended = await transaction
@@ -100,26 +111,27 @@ async function giveBack({ database, clock, logger }: AdvanceContext, payout: Pay
  * Ends a payout that has failed, and puts the money back: all of it or nothing. Only the first to come finds it processing,
  * so that it ends once and is refunded once.
  */
-export function endFailed(database: ServicesDatabase, payout: PayoutRow, reason: string, now: number): Promise<void> {
+export function endFailed(database: ServicesDatabase, payout: PayoutRow, reason: string, now: Moment): Promise<void> {
   const { id, amount, currency, wallet_id: walletId, merchant_id: merchantId, environment } = payout;
   const tenant = { merchantId, environment };
   return database.transaction().execute(async (transaction) => {
     await joinAdding(transaction, tenant);
-    const { numUpdatedRows } = await transaction
+    const ended = await transaction
       .updateTable('payouts')
       .set({ status: 'failed', failure_reason: reason, due_at: null, updated_at: now })
       .where('id', '=', id)
       .where('status', '=', 'processing')
+      .returning('updated_at')
       .executeTakeFirst();
-    if (numUpdatedRows === 0n) return;
+    if (ended === undefined) return;
     await endDebits(transaction, [id], 'reversed');
     const balanceAfter = await creditWallet(transaction, tenant, walletId, amount);
     const refund = {
       type: 'credit',
       status: 'successful',
       payoutId: id,
-      reference: ulid(now),
-      createdAt: now,
+      reference: ulid(),
+      createdAt: ended.updated_at,
     } as const;
     await recordTransaction(transaction, tenant, { ...refund, walletId, amount, currency, balanceAfter });
   });

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ulid } from 'ulid';
+import { later } from '../../database/database-clock.js';
 import { Refusal } from '../../rest/refusal.js';
 import { joinAdding } from '../creation-order.js';
 import type { Tenant } from '../identity.js';
@@ -34,11 +35,11 @@ export async function createPayout(
   const balanceAfter = await debitWallet(transaction, tenant, wallet.id, amount);
   if (balanceAfter === null) throw Refusal.invalid([{ path: 'amount', message: 'Insufficient wallet balance' }]);
 
-  const createdAt = clock.now();
-  const movement = { walletId: wallet.id, amount, currency: wallet.currency, reference: ulid(createdAt), createdAt };
-  const dueAt = createdAt + bank.delayMilliseconds;
-  const payout = await insertPayout(transaction, tenant, { ...movement, ...destination, id: randomUUID(), dueAt });
+  const now = clock.now();
+  const movement = { walletId: wallet.id, amount, currency: wallet.currency, reference: ulid() };
+  const times = { createdAt: now, dueAt: later(now, bank.delayMilliseconds) };
+  const payout = await insertPayout(transaction, tenant, { ...movement, ...destination, ...times, id: randomUUID() });
   const debit = { type: 'debit', status: 'pending', payoutId: payout.id, balanceAfter } as const;
-  await recordTransaction(transaction, tenant, { ...movement, ...debit });
+  await recordTransaction(transaction, tenant, { ...movement, ...debit, createdAt: Date.parse(payout.createdAt) });
   return payout;
 }

@@ -1,4 +1,5 @@
 import type { Selectable } from 'kysely';
+import type { Moment } from '../../database/database-clock.js';
 import { Refusal } from '../../rest/refusal.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { completeUpTo } from '../creation-order.js';
@@ -12,8 +13,8 @@ import type { Payout, PayoutsQuery } from './schema.js';
 
 /** A payout to record, and when the worker shall look at it first. */
 export type NewPayout = Omit<Payout, 'status' | 'failureReason' | 'createdAt' | 'updatedAt'> & {
-  readonly createdAt: number;
-  readonly dueAt: number;
+  readonly createdAt: Moment;
+  readonly dueAt: Moment;
 };
 
 /** The merchant's payouts that the query names, newest first. */
