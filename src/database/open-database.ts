@@ -19,7 +19,8 @@ export interface DatabaseOptions {
   readonly pool?: PoolOptions | undefined;
 }
 
-const defaultPool: PoolOptions = { maxConnections: 10, connectTimeoutSeconds: 5, statementTimeoutSeconds: 10 };
+/** How they are used where nobody says otherwise. */
+export const defaultPool: PoolOptions = { maxConnections: 10, connectTimeoutSeconds: 5, statementTimeoutSeconds: 10 };
 
 /**
  * Opens a database. An SQLite file is created where there is none; PostgreSQL is connected to at the first query, and

@@ -4,8 +4,9 @@ import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import type { AssertionVerifier } from './assertion-verifier.js';
 import { customerRoutes } from './customers/routes.js';
 import { servicesDescription } from './description.js';
+import type { FairConnections } from './fair-connections.js';
 import { addHealth } from './health.js';
-import { requireIdentity } from './identity.js';
+import { requireIdentity, tenantOf } from './identity.js';
 import { payoutRoutes } from './payouts/routes.js';
 import type { RouteContext } from './routes.js';
 import { transactionRoutes } from './transactions/routes.js';
@@ -16,6 +17,8 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   readonly logger?: Logger | undefined;
   /** Proves that the gateway speaks. Null: it is believed because it speaks from this machine. */
   readonly assertions: AssertionVerifier | null;
+  /** Null: there is but one. */
+  readonly connections: FairConnections | null;
 }
 
 /** The services, and what they say of themselves. */
@@ -25,17 +28,30 @@ export interface Services {
 }
 
 /** Makes the backing services: transactions, payouts, wallets and customers, behind the gateway. */
-export function createServices({ logger, assertions, ...options }: ServicesOptions): Services {
+export function createServices({ logger, assertions, connections, ...options }: ServicesOptions): Services {
   const app = createRestApp({
     logger,
     admit: (app) => {
       requireIdentity(app, assertions);
     },
   });
+  if (connections !== null) shareConnections(app, connections);
   const openApi = describeRoutes(app, servicesDescription);
   const context = { ...options, running: new Set<string>() };
   for (const addRoutes of [transactionRoutes, payoutRoutes, walletRoutes, customerRoutes]) addRoutes(app, context);
   addHealth(app, options.database);
   app.get('/openapi.json', { config: { isOpen: true } }, () => openApi());
   return { app, openApi };
+}
+
+/** A place is taken when the body is there and given back when the answer is made: a caller that is slow holds none. */
+function shareConnections(app: RestApp, connections: FairConnections): void {
+  app.addHook('onRoute', (route) => {
+    if (route.config?.isOpen === true) return;
+    const { handler } = route;
+    const inTurn: typeof handler = function (request, reply) {
+      return connections.use(tenantOf(request).merchantId, () => handler.call(this, request, reply));
+    };
+    route.handler = inTurn;
+  });
 }

@@ -10,7 +10,7 @@ export async function describeServices(): Promise<OpenApi> {
   try {
     const bank = { delayMilliseconds: 0, failingAccounts: [] };
     const clock = databaseClock(database, { now: () => 0 });
-    return createServices({ database, bank, assertions: null, clock }).openApi();
+    return createServices({ database, bank, assertions: null, connections: null, clock }).openApi();
   } finally {
     await database.destroy();
   }

@@ -1,15 +1,17 @@
 import type { AddressInfo } from 'node:net';
 import { asListenError } from '../config/listen-error.js';
 import { databaseClock } from '../database/database-clock.js';
-import type { PoolOptions } from '../database/open-database.js';
+import { isPostgres } from '../database/is-postgres.js';
+import { defaultPool, type PoolOptions } from '../database/open-database.js';
 import { createServices, type ServicesOptions } from './create-services.js';
+import { FairConnections } from './fair-connections.js';
 import { OldAnswers } from './idempotency/old-answers.js';
 import { advancePayouts } from './payouts/advance-payouts.js';
 import { PeriodicTask, type Timers } from './periodic-task.js';
 import { openServicesDatabase, type ServicesDatabase } from './services-database.js';
 
 /** How the services are started. */
-export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock'> {
+export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock' | 'connections'> {
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
@@ -42,7 +44,7 @@ export async function startServices({
   host,
   port,
   databaseUrl,
-  pool,
+  pool = defaultPool,
   clock,
   timers,
   ...rest
@@ -50,7 +52,8 @@ export async function startServices({
   const database = await openServicesDatabase({ url: databaseUrl, pool });
   const { logger } = rest;
   const options = { ...rest, database, clock: databaseClock(database, clock) };
-  const { app } = createServices(options);
+  const connections = isPostgres(database) ? new FairConnections({ pool, timers }) : null;
+  const { app } = createServices({ ...options, connections });
   const oldAnswers = new OldAnswers(options);
   const tasks = [
     {

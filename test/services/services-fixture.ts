@@ -3,10 +3,13 @@ import type { InjectOptions } from 'fastify';
 import { sql } from 'kysely';
 import t, { type Test } from 'tap';
 import { momentOf } from '../../src/database/database-clock.js';
+import { isPostgres } from '../../src/database/is-postgres.js';
 import type { PoolOptions } from '../../src/database/open-database.js';
 import type { AssertionVerifier } from '../../src/services/assertion-verifier.js';
 import { createServices } from '../../src/services/create-services.js';
+import { FairConnections } from '../../src/services/fair-connections.js';
 import { advancePayouts } from '../../src/services/payouts/advance-payouts.js';
+import { systemTimers } from '../../src/cli/system-clock.js';
 import type { Tenant } from '../../src/services/identity.js';
 import { ownerColumns } from '../../src/services/owned-by.js';
 import { openServicesDatabase, type ServicesDatabase } from '../../src/services/services-database.js';
@@ -84,7 +87,8 @@ export async function servicesFixture(
   const clock = { now: () => momentOf(now()) };
   const logger = { error: (details: object, message: string) => void logged.push({ details, message }) };
   const bank = { delayMilliseconds: 60_000, failingAccounts: ['0000000000', '+2340000000000'] };
-  const { app, openApi } = createServices({ database, assertions, clock, bank, logger });
+  const connections = isPostgres(database) ? new FairConnections({ pool, timers: systemTimers }) : null;
+  const { app, openApi } = createServices({ database, assertions, connections, clock, bank, logger });
   test.teardown(async () => {
     await app.close();
     await database.destroy();
