@@ -1,11 +1,12 @@
 import fc from 'fast-check';
-import type { ExpressionBuilder } from 'kysely';
+import { sql, type ExpressionBuilder } from 'kysely';
 import t from 'tap';
 import { advancePayouts, endFailed } from '../../src/services/payouts/advance-payouts.js';
 import type { Payout } from '../../src/services/payouts/schema.js';
 import { PeriodicTask } from '../../src/services/periodic-task.js';
 import type { ServicesDatabase } from '../../src/services/services-database.js';
 import type { ServicesTables } from '../../src/services/tables.js';
+import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
 import { ManualTime, until } from '../registry/manual-time.js';
 import {
   addWallet,
@@ -13,6 +14,7 @@ import {
   bankPayout,
   merchantA,
   onEachServices,
+  servicesFixture,
   type ServicesUnderTest,
 } from './services-fixture.js';
 
@@ -106,6 +108,36 @@ onEachServices(
     await pass(30_000);
     t.equal((await look(services, full)).status, 'failed');
     t.equal(await balanceOf(database, walletId), 900);
+  },
+);
+
+t.test(
+  'PostgreSQL: refunds to a wallet that is locked do not hold up the payouts of others',
+  postgresAlone,
+  async (t) => {
+    const services = await servicesFixture(t, { url: await createPostgresDatabase(t) });
+    const { database, logged, pass } = services;
+    const [locked, free] = [
+      await addWallet(database, merchantA, { balance: 1000 }),
+      await addWallet(database, merchantA, { balance: 1000 }),
+    ];
+    const stuck: Payout[] = [];
+    for (let one = 0; one < 5; one += 1) stuck.push(await pay(services, locked, { destinationAccountNumber: failing }));
+    const other = await pay(services, free);
+    const refunded = await pay(services, free, { destinationAccountNumber: failing });
+    await pass(delay);
+    await database.transaction().execute(async (hanging) => {
+      await sql`set local idle_in_transaction_session_timeout = 0`.execute(hanging);
+      await hanging.updateTable('wallets').set({ currency: 'NGN' }).where('id', '=', locked).execute();
+      await pass(delay);
+      t.equal((await look(services, other)).status, 'successful');
+      t.equal((await look(services, refunded)).status, 'failed');
+      for (const one of stuck) t.equal((await look(services, one)).status, 'processing');
+      t.match(logged, [{ details: { payout: stuck[0]?.id, err: /^DatabaseError: / } }], 'which was tried once');
+    });
+    await pass(30_000);
+    for (const one of stuck) t.equal((await look(services, one)).status, 'failed');
+    t.equal(await balanceOf(database, locked), 1000);
   },
 );
 

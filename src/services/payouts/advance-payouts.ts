@@ -1,6 +1,8 @@
 import { sql, type Selectable, type SqlBool } from 'kysely';
 import { ulid } from 'ulid';
 import { later, type Moment } from '../../database/database-clock.js';
+import { DatabaseError } from '../../database/database-error.js';
+import { limitLockWait } from '../../database/limit-lock-wait.js';
 import type { Logger } from '../../rest/answer-errors.js';
 import { joinAdding } from '../creation-order.js';
 import type { RouteContext } from '../routes.js';
@@ -20,6 +22,10 @@ export type AdvanceContext = Pick<RouteContext, 'database' | 'clock' | 'bank'> &
 const batch = 100;
 /** After which another process may ask the bank again, where the one that was at it has died. */
 const claimMilliseconds = 30_000;
+/** How much later than that a payout may be due: its taker may have looked at the clock after others, who waited for it. */
+const latestMilliseconds = 900_000;
+/** How long a refund may wait for its wallet, which a process that hangs may have locked, while other payouts wait for it. */
+const lockWaitMilliseconds = 1000;
 
 /**
  * Moves the payouts whose time has come a step on: to the bank, or to their end.
@@ -28,17 +34,18 @@ const claimMilliseconds = 30_000;
 export async function advancePayouts(context: AdvanceContext): Promise<boolean> {
   const { database, clock, bank } = context;
   const now = clock.now();
-  const longest = Math.max(claimMilliseconds, bank.delayMilliseconds);
+  const longest = Math.max(claimMilliseconds, bank.delayMilliseconds) + latestMilliseconds;
   // What has just gone to the bank is not due before its next delay, were it none.
   const processed = await takeDue(database, 'processing', { now, wait: claimMilliseconds, longest });
   const taken = await takeDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
-  const paid: PayoutRow[] = [];
+  const paid = processed.filter((payout) => outcomeOf(bank, payout).status === 'successful');
+  await endPaid(database, paid, clock.now());
+  const lockedWallets = new Set<string>();
   for (const payout of processed) {
     const outcome = outcomeOf(bank, payout);
-    if (outcome.status === 'successful') paid.push(payout);
-    else await giveBack(context, payout, outcome.reason);
+    if (outcome.status === 'successful' || lockedWallets.has(payout.wallet_id)) continue;
+    if (!(await giveBack(context, payout, outcome.reason))) lockedWallets.add(payout.wallet_id);
   }
-  await endPaid(database, paid, clock.now());
   return Math.max(processed.length, taken.length) === batch || (taken.length > 0 && bank.delayMilliseconds === 0);
 }
 
@@ -98,12 +105,21 @@ async function endPaid(database: ServicesDatabase, payouts: readonly PayoutRow[]
   });
 }
 
-/** One payout that cannot be given back must not hold up the others; it comes up again when its claim has ended. */
-async function giveBack({ database, clock, logger }: AdvanceContext, payout: PayoutRow, reason: string): Promise<void> {
+/**
+ * One payout that cannot be given back must not hold up the others; it comes up again when its claim has ended.
+ * @returns false where its wallet could not be had, so that others of the wallet are not worth a try now
+ */
+async function giveBack(
+  { database, clock, logger }: AdvanceContext,
+  payout: PayoutRow,
+  reason: string,
+): Promise<boolean> {
   try {
     await endFailed(database, payout, reason, clock.now());
+    return true;
   } catch (error) {
     logger?.error({ err: error, payout: payout.id }, 'a payout could not be settled; it is tried again');
+    return !(error instanceof DatabaseError);
   }
 }
 
@@ -115,6 +131,7 @@ export function endFailed(database: ServicesDatabase, payout: PayoutRow, reason:
   const { id, amount, currency, wallet_id: walletId, merchant_id: merchantId, environment } = payout;
   const tenant = { merchantId, environment };
   return database.transaction().execute(async (transaction) => {
+    await limitLockWait(transaction, lockWaitMilliseconds);
     await joinAdding(transaction, tenant);
     const ended = await transaction
       .updateTable('payouts')
