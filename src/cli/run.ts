@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { ConfigError, formatProblems } from '../config/config-error.js';
 import { OperatorError } from '../config/operator-error.js';
+import { maskKeys } from '../telemetry/mask-keys.js';
 import { eventsCommand } from './admin/events.js';
 import { gatewaysCommand } from './admin/gateways.js';
 import { keysCommand } from './admin/keys.js';
@@ -50,7 +51,14 @@ function createProgram(io: CommandIo): Command {
  * @param args without the program's own name
  * @returns the exit status; a server that has started goes on until a signal ends it
  */
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
+export async function run(args: readonly string[], { err, ...others }: CommandIo): Promise<number> {
+  const io: CommandIo = {
+    ...others,
+    // Whatever was given may be a key in the wrong place, and what is said about it is kept and passed on.
+    err: (text) => {
+      err(maskKeys(text));
+    },
+  };
   const program = createProgram(io);
   for (const command of [program, ...program.commands.flatMap((one) => [one, ...one.commands])]) {
     command.exitOverride().showHelpAfterError('(--help tells what is expected)');

@@ -21,13 +21,19 @@ export async function readOperatorFile(file: string, what: string, maxBytes: num
     bytes = await readBounded(file, maxBytes);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? '';
-    throw new OperatorError(`${what} ${file} cannot be read: ${reasons[code] ?? (code || 'unknown reason')}.`, {
-      cause: error,
-    });
+    const reason = reasons[code] ?? (code || 'unknown reason');
+    if (!secretForm.test(file)) throw new OperatorError(`${what} ${file} cannot be read: ${reason}.`, { cause: error });
+    // Without its cause, which names the file too.
+    throw new OperatorError(
+      `${what} cannot be read: ${reason}. Its name looks like a secret, so it is not repeated here: put a secret into a file, and give the name of that, with ./ before it if it is as long as this one.`,
+    );
   }
   if (bytes === null) throw new OperatorError(`${what} ${file} is larger than ${maxBytes} bytes.`);
   return bytes;
 }
+
+/** A secret that was given where its file is to be named: long, and not begun as a path is. Base64 has slashes too. */
+const secretForm = /^[A-Za-z0-9_+-][A-Za-z0-9._~+/=-]{31,}$/;
 
 /** Not by the size that the file system tells: a pipe and a device have none, and would fill the memory. */
 async function readBounded(file: string, maxBytes: number): Promise<Buffer | null> {

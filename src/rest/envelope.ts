@@ -1,3 +1,4 @@
+import { maskKeys } from '../telemetry/mask-keys.js';
 import type { Page, Paging } from './paging.js';
 
 /** One thing that is wrong with a request, and where. */
@@ -27,7 +28,8 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
   } as const;
 }
 
-/** The answer to a request that was not carried out. */
+/** The answer to a request that was not carried out. No key is in it: callers give keys as names, and answers are kept. */
 export function failure(message: string, problems: readonly Problem[] = []) {
-  return { success: false, message, data: problems.length === 0 ? null : { errors: problems } } as const;
+  const errors = problems.map((problem) => ({ path: maskKeys(problem.path), message: maskKeys(problem.message) }));
+  return { success: false, message: maskKeys(message), data: errors.length === 0 ? null : { errors } } as const;
 }

@@ -40,5 +40,5 @@ export async function readKey(input: Readable): Promise<string> {
   const key = text.replace(/\r?\n$/, '');
   const format = /\s/.test(key) ? null : keyFormatOf([key]);
   if (format === 'live' || format === 'test') return key;
-  throw new OperatorError('Expected one key on standard input, which begins svc_live_ or svc_test_.');
+  throw new OperatorError('Expected one key on standard input, which begins svc_live_… or svc_test_….');
 }
