@@ -4,7 +4,10 @@ import { parseIpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { compileOriginPatterns } from '../../src/policy/origins.js';
 import { checkIpAllowlist } from '../../src/registry/merchants/ip-allowlist.js';
+import { compileMerchantRecord } from '../../src/gateway/records.js';
 import { checkOriginAllowlist } from '../../src/registry/merchants/origin-allowlist.js';
+import { merchantFields } from '../../src/registry/merchants/schema.js';
+import { Check } from '../../src/typebox/typebox.js';
 
 t.test('addresses and CIDRs are brought into one form, and come once', (t) => {
   const cases: [given: string, canonical: string][] = [
@@ -102,6 +105,32 @@ t.test('origins are brought into one form, and come once', (t) => {
   ]) {
     t.match(checkOriginAllowlist([given]), { entries: [], problems: [{ path: 'originAllowlist[0]' }] }, given);
   }
+  t.end();
+});
+
+/** A host of so many characters. */
+function hostOf(length: number): string {
+  return `${'a.'.repeat(length)}example`.slice(-length);
+}
+
+t.test('no origin is kept that gateways do not read, or that is longer than what an import takes', (t) => {
+  const characters = Array.from({ length: 290 }, (_, index) => String.fromCodePoint(0x4e00 + 61 * index)).join('');
+  t.match(checkOriginAllowlist(['a.example', `${characters}.example`]), {
+    entries: ['a.example'],
+    problems: [
+      {
+        path: 'originAllowlist[1]',
+        message:
+          /^originAllowlist\[1\] must name a host of at most 253 characters, as DNS has them; this one has [5-9]\d\d /,
+      },
+    ],
+  });
+  t.match(checkOriginAllowlist([hostOf(254)]), { entries: [], problems: { length: 1 } });
+  const [longest = '', ...others] = checkOriginAllowlist([`https://*.${hostOf(253)}.:65535`]).entries;
+  t.same([longest, others], [`https://*.${hostOf(253)}:65535`, []]);
+  t.ok(Check(merchantFields.originAllowlist, [longest]), 'an import of what was exported takes it');
+  const record = { merchantId: 'm_1', name: 'Ada', status: 'ACTIVE', goLive: true, ipAllowlist: null, revision: 1 };
+  compileMerchantRecord({ ...record, originAllowlist: [longest] });
   t.end();
 });
 

@@ -5,6 +5,8 @@ import { holdsApiKey } from '../holds-api-key.js';
 import type { CheckedAllowlist, Concern } from './allowlists.js';
 
 const entryForm = /^(?<scheme>https?:\/\/)?(?<wildcard>\*\.)?(?<host>\[[^\]]*\]|[^:]*)(?::(?<port>\d+))?$/i;
+/** In characters, without the dot of the root: DNS has no longer name. Gateways take no entry of more than 512 for a record. */
+const longestHost = 253;
 const defaultPorts: Readonly<Record<string, number>> = { 'http://': 80, 'https://': 443 };
 
 /** Reads an origin allowlist, with the gateway's own compiler as the judge of each entry. */
@@ -24,6 +26,12 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
     // Of the canonical form, which is what would be kept: a host can be written in full-width letters too.
     if (holdsApiKey(text)) {
       problems.push({ path, message: `${path} must not hold anything that looks like a key` });
+      continue;
+    }
+    // In punycode a host can be several times as long as it was given.
+    if (host.length > longestHost) {
+      const message = `${path} must name a host of at most ${longestHost} characters, as DNS has them; this one has ${host.length} (xn--…)`;
+      problems.push({ path, message });
       continue;
     }
     entries.add(text);
