@@ -261,6 +261,22 @@ onEachDatabase('an export imported into an empty registry is the identity', asyn
   t.same(page.body.data.entries, [], 'a key does not come without its merchant');
 });
 
+onEachDatabase('a page of an export ends before it is too long, and nothing is left out', async (t, url) => {
+  const { call, exported, send } = await importing(t, url);
+  const tail = 'x'.repeat(200);
+  const originAllowlist = Array.from({ length: 1000 }, (_, number) => `${number}.${tail}.example`);
+  const ids = Array.from({ length: 45 }, (_, number) => `m_${100 + number}`);
+  for (const id of ids) t.equal((await send([merchantEntry(id, { originAllowlist })])).status, 200);
+  const first = await call<{ entries: object[]; next: string }>('GET', '/exports');
+  const bytes = Buffer.byteLength(JSON.stringify(first.body));
+  t.ok(bytes > 3 * 2 ** 20 && bytes < 5 * 2 ** 20, `${bytes} bytes`);
+  t.match(first.body.data, { entries: { length: 19 }, next: 'merchant:m_118' });
+  t.same(
+    (await exported()).map((entry) => Reflect.get(entry, 'merchantId') as string),
+    ids,
+  );
+});
+
 t.test('a large change is projected in bounded batches, and an import is told when it could not be', async (t) => {
   const { database, outwait, projector, send, store, time } = await importing(t, 'sqlite::memory:');
   await send([merchantEntry('m_a')]);

@@ -4,6 +4,7 @@ import { allowlistConcerns } from '../merchants/allowlists.js';
 import { toMerchant } from '../merchants/repository.js';
 import type { Merchant } from '../merchants/schema.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { fillPage } from './fill-page.js';
 import type { ExportPage } from './schema.js';
 
 /** What is exported: everything, or what belongs to one merchant, or the keys of one environment. */
@@ -14,8 +15,9 @@ export interface ExportFilter {
   readonly until: number;
 }
 
-const pageLength = 500;
 const firstKey = 'key:';
+/** A merchant can have 300 KiB of allowlists, a key has a tenth of that at most. */
+const readAtOnce = { merchants: 50, keys: 500 } as const;
 
 /**
  * The entries after a place, merchants before keys and each in the order of its ids, so that what is added or changed
@@ -24,34 +26,57 @@ const firstKey = 'key:';
  */
 export async function exportPage(
   database: RegistryDatabase,
-  { merchantId, environment, until }: ExportFilter,
+  filter: ExportFilter,
   after = 'merchant:',
 ): Promise<Omit<ExportPage, 'revision'>> {
   const place = after.slice(after.indexOf(':') + 1);
   if (after.startsWith(firstKey)) {
-    let keys = database
-      .selectFrom('api_keys')
-      .selectAll()
-      .where('key_id', '>', place)
-      .where('created_revision', '<=', until);
-    if (merchantId !== undefined) keys = keys.where('merchant_id', '=', merchantId);
-    if (environment !== undefined) keys = keys.where('environment', '=', environment);
-    const rows = await keys.orderBy('key_id').limit(pageLength).execute();
-    const last = rows.length < pageLength ? undefined : rows.at(-1);
-    return { entries: rows.map(keyEntry), next: last === undefined ? null : firstKey + last.key_id };
+    const { entries, last } = await fillPage(place, {
+      readAtOnce: readAtOnce.keys,
+      read: (after, limit) => readKeys(database, filter, after, limit),
+      idOf: ({ key_id }) => key_id,
+      entryOf: keyEntry,
+    });
+    return { entries, next: last === null ? null : firstKey + last };
   }
+  const { entries, last } = await fillPage(place, {
+    readAtOnce: readAtOnce.merchants,
+    read: (after, limit) => readMerchants(database, filter, after, limit),
+    idOf: ({ id }) => id,
+    entryOf: merchantEntry,
+  });
+  return { entries, next: last === null ? firstKey : `merchant:${last}` };
+}
+
+function readKeys(
+  database: RegistryDatabase,
+  { merchantId, environment, until }: ExportFilter,
+  after: string,
+  limit: number,
+): Promise<StoredKey[]> {
+  let keys = database
+    .selectFrom('api_keys')
+    .selectAll()
+    .where('key_id', '>', after)
+    .where('created_revision', '<=', until);
+  if (merchantId !== undefined) keys = keys.where('merchant_id', '=', merchantId);
+  if (environment !== undefined) keys = keys.where('environment', '=', environment);
+  return keys.orderBy('key_id').limit(limit).execute();
+}
+
+async function readMerchants(
+  database: RegistryDatabase,
+  { merchantId, until }: ExportFilter,
+  after: string,
+  limit: number,
+): Promise<Merchant[]> {
   let merchants = database
     .selectFrom('merchants')
     .selectAll()
-    .where('id', '>', place)
+    .where('id', '>', after)
     .where('created_revision', '<=', until);
   if (merchantId !== undefined) merchants = merchants.where('id', '=', merchantId);
-  const rows = await merchants.orderBy('id').limit(pageLength).execute();
-  const last = rows.length < pageLength ? undefined : rows.at(-1);
-  return {
-    entries: rows.map((row) => merchantEntry(toMerchant(row))),
-    next: last === undefined ? firstKey : `merchant:${last.id}`,
-  };
+  return (await merchants.orderBy('id').limit(limit).execute()).map(toMerchant);
 }
 
 function merchantEntry({ id, name, status, goLive, ipAllowlist, originAllowlist }: Merchant) {
