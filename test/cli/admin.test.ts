@@ -360,6 +360,31 @@ t.test('whatever is no registry is told so, and nothing of it reaches the termin
   t.match(JSON.parse(json.stdout), [{ name }], 'and JSON is of the same value');
 });
 
+t.test('after a change that failed it is said that it may have been made all the same', async (t) => {
+  const message = (text: string): string => JSON.stringify({ success: false, message: text, data: null });
+  const create = ['merchants', 'create', '--name', 'Ada'];
+  const read = ['merchants', 'list'];
+  const look = /The change may have been made all the same: look \(events list\) before you try again\.\n$/;
+  const log = "The registry's log says why.";
+  const cases: [args: string[], server: [status: number, body: string], sentence: RegExp | string][] = [
+    [create, [503, message('Service unavailable')], look],
+    [['keys', 'revoke', 'key_1'], [503, message('Service unavailable')], look],
+    [create, [500, message('Internal error')], look],
+    [create, [500, message('Internal error')], log],
+    [create, [504, '<html>'], look],
+    [read, [503, message('Service unavailable')], /: Service unavailable\. Try again when what it needs is back\.\n$/],
+    [read, [500, message('Internal error')], `: Internal error. ${log}\n`],
+    [read, [504, '<html>'], /Check --registry, and what stands between\.\n$/],
+  ];
+  for (const [args, [code, body], sentence] of cases) {
+    const { url } = await answering(t, code, body);
+    const { status, stderr } = await run(t, ...args, '--registry', url, '--token-file', tokenFile);
+    t.equal(status, 1);
+    t.match(stderr, sentence, `${args.join(' ')} ${code}`);
+    if (sentence === look) t.notMatch(stderr, 'Try again when');
+  }
+});
+
 t.test('a registry that cannot be asked is told with the reason, and what may have happened', async (t) => {
   const ask = (url: string, ...args: string[]): Promise<Result> =>
     run(t, ...args, '--registry', url, '--token-file', tokenFile);

@@ -46,11 +46,10 @@ export class AdminClient {
       throw new OperatorError(`The answer of ${address} is longer than ${this.#access.maxBytes} bytes. ${next}`);
     }
     const body = jsonIn(text);
-    if (!response.ok) throw refused(address, response, body);
+    if (!response.ok) throw refused(address, response, body, isChange);
     const answer = successIn(body);
     if (answer !== null && Check(request.expects, answer.data)) return { ...answer, data: answer.data };
-    const { message } = notARegistry(address, response);
-    throw new OperatorError(isChange ? `${message} ${nextAfter(isChange)}` : message);
+    throw notARegistry(address, response, isChange);
   }
 
   async #send(request: AdminRequest<TSchema>, isChange: boolean): Promise<{ response: Response; text: string | null }> {

@@ -2,6 +2,7 @@ import { OperatorError } from '../../config/operator-error.js';
 import { Check } from '../../typebox/typebox.js';
 import { failureSchema } from './admin-answer.js';
 import { printable } from './printable.js';
+import { nextAfter } from './unreachable.js';
 
 const longestText = 500;
 const mostProblems = 100;
@@ -17,8 +18,8 @@ const advice: Readonly<Record<number, string>> = {
 /** How the API asks for a confirmation, which this command line gives by an option. */
 const confirmationForm = /send "confirm": \["([a-z_]+)"\] too if/;
 
-/** Says why an answer is no success, and what to do. */
-export function refused(address: string, response: Response, body: unknown): OperatorError {
+/** Says why an answer is no success, what to do, and, for a change, whether it may have been made all the same. */
+export function refused(address: string, response: Response, body: unknown, isChange: boolean): OperatorError {
   const { status } = response;
   if (status >= 300 && status < 400) {
     const target = response.headers.get('location');
@@ -27,7 +28,9 @@ export function refused(address: string, response: Response, body: unknown): Ope
       `${address} redirects (status ${status})${to}, which is not followed, so that the token goes nowhere else. Give the registry's own address with --registry.`,
     );
   }
-  if (!Check(failureSchema, body)) return notARegistry(address, response);
+  // The database, or what stands between, may have failed after the change and before the answer.
+  const isUnclear = isChange && status >= 500;
+  if (!Check(failureSchema, body)) return notARegistry(address, response, isUnclear);
   const { errors = [] } = body.data ?? {};
   if (errors.length > 0) {
     const count = errors.length === 1 ? '1 problem' : `${errors.length} problems`;
@@ -36,16 +39,20 @@ export function refused(address: string, response: Response, body: unknown): Ope
   }
   const message = shown(body.message).replace(/\.$/, '');
   const what = status >= 500 ? `The registry failed (status ${status})` : `The registry refused (status ${status})`;
-  const next = advice[status] ?? (status >= 500 ? "The registry's log says why." : '');
-  return new OperatorError(`${what}: ${message}. ${next}`.trimEnd());
+  const next = isUnclear ? nextAfter(isChange) : advice[status];
+  const why = status >= 500 && status !== 503 ? "The registry's log says why." : '';
+  return new OperatorError([`${what}: ${message}.`, why, next ?? ''].filter((text) => text !== '').join(' '));
 }
 
-/** Says that an answer is not that of a registry. */
-export function notARegistry(address: string, { status, headers }: Response): OperatorError {
+/**
+ * Says that an answer is not that of a registry.
+ * @param isUnclear for a change of which nobody knows whether it was made
+ */
+export function notARegistry(address: string, { status, headers }: Response, isUnclear: boolean): OperatorError {
   const type = headers.get('content-type') ?? 'no content type';
-  return new OperatorError(
-    `${address} did not answer as a registry of this version does (status ${status}, ${shown(type)}). Check --registry, and what stands between.`,
-  );
+  const what = `${address} did not answer as a registry of this version does (status ${status}, ${shown(type)}).`;
+  const next = isUnclear ? ` ${nextAfter(isUnclear)}` : '';
+  return new OperatorError(`${what} Check --registry, and what stands between.${next}`);
 }
 
 function inOptions(message: string): string {
