@@ -1,13 +1,7 @@
 import type { ApiDescription, DescribedRoute } from '../rest/openapi/describe-routes.js';
 
-const failures: Readonly<Record<number, string>> = {
-  400: 'The request cannot be read',
-  401: 'The token is missing or wrong',
-  404: 'There is no such record',
-  409: 'The record is in another state',
-  422: 'Fields cannot be accepted; data.errors names each of them',
-  503: 'A database is away',
-};
+const unclear =
+  'What was not answered with success may have been done all the same: look (GET /events) before it is tried again';
 
 const actor = {
   name: 'x-actor',
@@ -24,10 +18,24 @@ export const registryDescription: ApiDescription = {
     description: 'Administration of merchants and their API keys. A key is shown once, in the answer that makes it.',
   },
   security: { token: { type: 'http', scheme: 'bearer' } },
-  failuresOf: () => failures,
+  failuresOf,
   headersOf: (route) => (isRead(route) ? [] : [actor]),
   alsoAnswers: (route) => (isRead(route) ? {} : { 202: 'Kept, but not yet written to the store of the gateways' }),
 };
+
+function failuresOf(route: DescribedRoute): Record<number, string> {
+  const takesBody = route.method !== 'get';
+  return {
+    400: 'The request cannot be read',
+    401: 'The token is missing or wrong',
+    404: 'There is no such record',
+    409: 'The record is in another state',
+    ...(takesBody ? { 413: 'The body is too large', 415: 'The body is not application/json' } : {}),
+    422: 'Fields cannot be accepted; data.errors names each of them',
+    500: 'A failure that nobody foresaw',
+    503: isRead(route) ? 'A database is away' : `A database is away. ${unclear}`,
+  };
+}
 
 function isRead({ method, operation }: DescribedRoute): boolean {
   return method === 'get' || operation.isRead === true;

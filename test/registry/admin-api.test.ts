@@ -93,7 +93,7 @@ interface Description {
         operationId: string;
         parameters: { name: string; in: string }[];
         requestBody?: { content: { 'application/json': { schema: Schema } } };
-        responses: Record<string, { content: { 'application/json': { schema: Schema } } }>;
+        responses: Record<string, { description: string; content: { 'application/json': { schema: Schema } } }>;
       }
     >
   >;
@@ -139,6 +139,20 @@ t.test('the API is described from the schemas that it checks by, and its health 
     ['page', 'per_page', 'merchantId', 'keyId', 'action', 'since'],
   );
   t.notMatch(answer.body, /"(?:pattern)":\{/, 'no pattern is lost');
+
+  const failures = ['400', '401', '404', '409', '413', '415', '422', '500', '503'];
+  t.same(
+    Object.keys(create?.responses ?? {}).filter((status) => status >= '400'),
+    failures,
+    'each status that there is',
+  );
+  t.same(
+    Object.keys(description.paths['/merchants']?.get?.responses ?? {}).filter((status) => status >= '400'),
+    failures.filter((status) => status !== '413' && status !== '415'),
+  );
+  const may = /^A database is away\. What was not answered with success may have been done all the same: look/;
+  t.match(create?.responses['503']?.description, may);
+  t.equal(description.paths['/merchants']?.get?.responses['503']?.description, 'A database is away');
 
   const data = create?.responses['201']?.content['application/json'].schema.properties?.data?.properties ?? {};
   t.same(Object.keys(await createMerchant()).sort(), Object.keys(data).sort(), 'answers have the fields that it names');
