@@ -1,14 +1,16 @@
 import { DEFAULT_MIGRATION_TABLE, Migrator, sql, type Kysely, type Migration } from 'kysely';
 import { DatabaseError } from './database-error.js';
+import { requireUtf8 } from './require-utf8.js';
 
 /** Migrations by name; they run in the order of their names and are never changed once released. */
 export type Migrations = Readonly<Record<string, Migration>>;
 
 /**
  * Runs the migrations that this database has not seen, in one transaction.
- * @throws DatabaseError where one fails, or where the database has seen one that is not among these
+ * @throws DatabaseError where one fails, where the database has seen one that is not among these, or cannot keep every text
  */
 export async function migrate<Tables>(database: Kysely<Tables>, migrations: Migrations): Promise<void> {
+  await requireUtf8(database);
   const applied = await appliedMigrations(database);
   const unknown = applied.find((name) => !Object.hasOwn(migrations, name));
   if (unknown !== undefined && !applied.some((name) => Object.hasOwn(migrations, name))) {

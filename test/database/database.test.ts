@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
@@ -269,6 +270,22 @@ t.test(
     await client.end();
   },
 );
+
+t.test('PostgreSQL: a database that cannot keep every text is refused, and left as it is', postgresAlone, async (t) => {
+  const name = `mg_test_latin_${randomBytes(8).toString('hex')}`;
+  await onServer(`create database ${name} encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0`);
+  t.teardown(() => onServer(`drop database ${name} with (force)`));
+  const url = new URL(await createPostgresDatabase(t));
+  url.pathname = `/${name}`;
+  const database = openDatabase<Tables>({ url: url.href });
+  t.teardown(() => database.destroy());
+  await t.rejects(migrate(database, first), {
+    name: 'DatabaseError',
+    message:
+      /^The PostgreSQL database has the encoding LATIN1, in which not every text can be kept, .* "create database NAME encoding 'UTF8' template template0"/,
+  });
+  t.same(await database.introspection.getTables(), []);
+});
 
 t.test('PostgreSQL: a connection that breaks is replaced', postgresAlone, async (t) => {
   const database = openDatabase<Tables>({ url: await createPostgresDatabase(t) });
