@@ -1,7 +1,9 @@
 import { sql } from 'kysely';
 import t from 'tap';
 import { isGeneratedApiKey, lookupIdOf } from '../../src/gateway/api-key.js';
+import { listEvents } from '../../src/registry/events/repository.js';
 import { onEachDatabase } from '../database/each-database.js';
+import { queryPlans } from '../database/query-plans.js';
 import { pepper, registryFixture, type NewKey } from './registry-fixture.js';
 
 const now = '2026-01-15T12:00:00.000Z';
@@ -180,6 +182,21 @@ onEachDatabase('events are paged and found by merchant, key, action and time', a
   t.same(await found('per_page=3&page=2'), [1]);
   for (const query of ['since=yesterday', 'since=2026-02-30T00:00:00Z', 'action=drop', 'merchantId=a%20b', 'actor=x']) {
     t.equal((await call('GET', `/events?${query}`)).status, 422, query);
+  }
+});
+
+t.test('the events of a key are looked up, however many its merchant has', async (t) => {
+  const file = `${t.testdir()}/registry.db`;
+  const { createKey, createMerchant, database } = await registryFixture(t, `sqlite:${file}`);
+  const { keyId } = await createKey((await createMerchant()).id);
+  const plans = await queryPlans({ database, file }, (watched) =>
+    listEvents(watched, { keyId }, { page: 1, perPage: 20 }),
+  );
+  t.equal(plans.length, 2, 'the count and the page');
+  for (const plan of plans) {
+    t.match(plan, 'SEARCH events USING INDEX events_of_key (key_id=?)');
+    t.match(plan, 'SEARCH events USING INDEX events_of_change (merchant_id=? AND revision=?)');
+    t.notMatch(plan, /events_of_merchant/);
   }
 });
 

@@ -1,5 +1,6 @@
 import type { Migrations } from '../../database/migrate.js';
 import { registry } from './0001-registry.js';
+import { eventsOfChange } from './0002-events-of-change.js';
 
 /** The registry's migrations, oldest first. A released one never changes: the next change is a new one. */
-export const migrations: Migrations = { '0001-registry': registry };
+export const migrations: Migrations = { '0001-registry': registry, '0002-events-of-change': eventsOfChange };
