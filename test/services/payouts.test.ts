@@ -1,4 +1,7 @@
+import t from 'tap';
+import { advancePayouts } from '../../src/services/payouts/advance-payouts.js';
 import { onEachDatabase } from '../database/each-database.js';
+import { queryPlans } from '../database/query-plans.js';
 import {
   addWallet,
   balanceOf,
@@ -232,6 +235,14 @@ onEachServices(
     await t.resolves(addWallet(database, sandboxOfA, { isDefault: true }));
   },
 );
+
+t.test('due payouts are looked up by their state, however many of another one are due', async (t) => {
+  const file = `${t.testdir()}/services.db`;
+  const { bank, clock, database } = await servicesFixture(t, { url: `sqlite:${file}` });
+  const plans = await queryPlans({ database, file }, (watched) => advancePayouts({ database: watched, clock, bank }));
+  t.equal(plans.length, 2, 'those that are processing, and those that are pending');
+  for (const plan of plans) t.match(plan, 'SEARCH payouts USING INDEX payouts_due (status=? AND due_at<?)');
+});
 
 function notFound(message: string) {
   return { status: 404, body: { success: false, message, data: null } };

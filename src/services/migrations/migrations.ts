@@ -1,5 +1,6 @@
 import type { Migrations } from '../../database/migrate.js';
 import { services } from './0001-services.js';
+import { payoutsDue } from './0002-payouts-due.js';
 
 /** The services' migrations, oldest first. A released one never changes: the next change is a new one. */
-export const migrations: Migrations = { '0001-services': services };
+export const migrations: Migrations = { '0001-services': services, '0002-payouts-due': payoutsDue };
