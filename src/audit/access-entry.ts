@@ -1,3 +1,4 @@
+import { parseSealedLine } from './sealed-line.js';
 import Type, { Compile, type Static } from '../typebox/typebox.js';
 
 const text = Type.Optional(Type.String());
@@ -40,6 +41,30 @@ export function parseAccessEntry(line: string): AccessEntry | null {
     return null;
   }
   return entries.Check(value) ? value : null;
+}
+
+/** The line of a request as it stands in a log. */
+export interface FoundEntry {
+  readonly entry: AccessEntry;
+  /** As it stands. */
+  readonly line: string;
+  /** Whether it has a chain's place and hash, as every line of a gateway: what has not was put there by somebody else. */
+  readonly isSealed: boolean;
+}
+
+/** Reads a line of a log; null where it is not the line of a request. */
+export function findEntry(bytes: Buffer | null): FoundEntry | null {
+  if (bytes === null) return null;
+  const line = bytes.toString('utf8');
+  const entry = parseAccessEntry(line);
+  return entry === null ? null : { entry, line, isSealed: parseSealedLine(bytes) !== null };
+}
+
+/** Says that lines were left out; empty where none were. */
+export function leftOutText(count: number): string {
+  if (count === 0) return '';
+  const [lines, are] = count === 1 ? ['line that looks', 'is'] : ['lines that look', 'are'];
+  return `${count} ${lines} like a request's ${are} left out: no line of a chain, put there or damaged. See audit verify.\n`;
 }
 
 /** The address from which a request came: the client's, or its peer's where nobody could tell the client. */

@@ -2,6 +2,16 @@ import type { ChainCheck } from './chain-check.js';
 import type { Finding, Place } from './finding.js';
 import type { SealedLine } from './sealed-line.js';
 
+/** A line of a file that is none of a chain. */
+interface Fragment {
+  readonly place: Place;
+  readonly bytes: number;
+  /** Whether it may be the beginning of a line that was not written to its end. */
+  readonly mayBegin: boolean;
+  /** Whether a line end stands behind it. */
+  readonly ended: boolean;
+}
+
 /** One of the logs whose files are given, of which each file goes on from the one before. */
 export interface GivenLog {
   /** The newest line of the chain that its newest line is of; null while it has none. */
@@ -9,7 +19,7 @@ export interface GivenLog {
   /** What its newest files end with: findings, unless nothing follows and the gateway still writes. */
   unfinished: { readonly finding: Finding; readonly note: string }[];
   /** Its newest line, where that is none of a chain: a process that was killed may have left it. */
-  fragment: { readonly place: Place; readonly bytes: number; readonly mayBegin: boolean } | null;
+  fragment: Fragment | null;
 }
 
 function newLog(): GivenLog {

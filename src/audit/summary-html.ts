@@ -1,5 +1,6 @@
 import type { Count } from './tally.js';
 import type { Span, Summary } from './summary.js';
+import { leftOutText } from './access-entry.js';
 import { html, raw } from './html.js';
 import type { Html } from './html.js';
 
@@ -34,6 +35,7 @@ export function summaryHtml(summary: Summary, title: string): string {
         <main>
           <h1>${title}</h1>
           <p>${summary.from ?? 'no time'} to ${summary.to ?? 'no time'}</p>
+          ${summary.leftOutLines === 0 ? '' : html`<p class="bad">${leftOutText(summary.leftOutLines)}</p>`}
           <div class="tiles">
             ${tile('requests', requests)} ${tile('accepted', accepted, 'good')}
             ${tile('not accepted', requests - accepted, 'bad')}

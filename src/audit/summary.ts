@@ -26,6 +26,8 @@ export interface Summary {
   readonly accepted: number;
   /** Lines that are no request's. */
   readonly otherLines: number;
+  /** Lines that look like a request's and are no line of a chain: counted nowhere else. */
+  readonly leftOutLines: number;
   readonly from: string | null;
   readonly to: string | null;
   readonly spans: readonly Span[];
@@ -68,6 +70,7 @@ export class Summing {
   #requests = 0;
   #accepted = 0;
   #otherLines = 0;
+  #leftOutLines = 0;
   #first: string | null = null;
   #last: string | null = null;
 
@@ -97,6 +100,11 @@ export class Summing {
     this.#noteTime(entry['@timestamp'], accepted);
   }
 
+  /** Notes a line that looks like a request's and is no line of a chain. */
+  leaveOut(): void {
+    this.#leftOutLines += 1;
+  }
+
   /** Says what the lines were. */
   end(): Summary {
     const spanMinutes = this.#spanMinutes();
@@ -104,6 +112,7 @@ export class Summing {
       requests: this.#requests,
       accepted: this.#accepted,
       otherLines: this.#otherLines,
+      leftOutLines: this.#leftOutLines,
       from: this.#first,
       to: this.#last,
       spans: this.#spans(spanMinutes),

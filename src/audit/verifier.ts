@@ -73,8 +73,8 @@ export class Verifier {
       throw new OperatorError('The log is under a secret: name its file with --secret-file, or --config.');
     }
     if (line === null) {
-      const mayBegin = !ended && bytes !== null && mayBeginLine(bytes);
-      log.fragment = { place, bytes: bytes?.length ?? Infinity, mayBegin };
+      const mayBegin = bytes !== null && mayBeginLine(bytes);
+      log.fragment = { place, bytes: bytes?.length ?? Infinity, mayBegin, ended };
       return;
     }
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
@@ -188,9 +188,10 @@ export class Verifier {
   #judgeFragment(log: GivenLog, torn: number, next: Place | null): void {
     const { fragment } = log;
     log.fragment = null;
-    if (fragment !== null && fragment.bytes === torn) {
+    // Its length alone proves nothing: a whole line that was put there while no process ran has it too.
+    if (fragment?.mayBegin === true && torn > 0 && fragment.bytes === torn) {
       this.#notes.push(`${at(fragment.place)}: what a process had begun to write when it was killed; its line is lost`);
-    } else if (fragment?.mayBegin === true && next === null && this.#options.running) {
+    } else if (fragment?.mayBegin === true && !fragment.ended && next === null && this.#options.running) {
       return; // what is told of it as an unfinished line is all that is known
     } else if (fragment !== null) {
       const message = 'no line of a chain: it was put here, or damaged';

@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from 'commander';
-import { addressOf, parseAccessEntry } from '../../audit/access-entry.js';
+import { addressOf, findEntry, leftOutText } from '../../audit/access-entry.js';
 import type { AccessEntry } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { matches } from '../../audit/search.js';
@@ -30,22 +30,26 @@ export function searchCommand(io: CommandIo): Command {
 }
 
 async function search(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {
-  let found = 0;
+  let [found, leftOut] = [0, 0];
   for await (const lines of readLogLines(files)) {
     for (const { bytes } of lines) {
-      const line = bytes?.toString('utf8') ?? '';
-      const entry = parseAccessEntry(line);
-      if (entry === null || !matches(entry, options)) continue;
+      const read = findEntry(bytes);
+      if (read === null || !matches(read.entry, options)) continue;
+      if (!read.isSealed) {
+        leftOut += 1; // anybody who can write the file can put it there, without any secret
+        continue;
+      }
       if (found === options.limit) {
-        err(`There are more than ${options.limit} lines: see --limit, or ask for less.\n`);
+        err(`There are more than ${options.limit} lines: see --limit, or ask for less.\n${leftOutText(leftOut)}`);
         return;
       }
       found += 1;
       // A line of the gateway has nothing that a terminal would obey; one that was put there may have.
-      out(`${printable(options.json === true ? line : rowOf(entry))}\n`);
+      out(`${printable(options.json === true ? read.line : rowOf(read.entry))}\n`);
     }
   }
   if (found === 0) err('No line matches.\n');
+  err(leftOutText(leftOut));
 }
 
 function rowOf(entry: AccessEntry): string {

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { Command } from 'commander';
-import { parseAccessEntry } from '../../audit/access-entry.js';
+import { findEntry, leftOutText } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { matches } from '../../audit/search.js';
 import type { Search } from '../../audit/search.js';
@@ -32,17 +32,22 @@ export function summaryCommand(io: CommandIo): Command {
     .action((files: string[], options: Options) => summarise(logFilesOf(command, files, options.config), options, io));
 }
 
-async function summarise(files: readonly string[], options: Options, { out }: CommandIo): Promise<void> {
+async function summarise(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {
   const summing = new Summing();
   for await (const lines of readLogLines(files)) {
     for (const { bytes } of lines) {
-      const entry = parseAccessEntry(bytes?.toString('utf8') ?? '');
-      if (entry === null || matches(entry, options)) summing.add(entry);
+      const read = findEntry(bytes);
+      if (read === null) summing.add(null);
+      else if (matches(read.entry, options)) {
+        if (read.isSealed) summing.add(read.entry);
+        else summing.leaveOut();
+      }
     }
   }
   const summary = summing.end();
   if (options.html !== undefined) await writePage(options.html, summary);
   out(options.json === true ? `${printableJson(summary)}\n` : asText(summary));
+  err(leftOutText(summary.leftOutLines));
 }
 
 async function writePage(file: string, summary: Summary): Promise<void> {
