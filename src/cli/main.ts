@@ -2,6 +2,8 @@
 import { once } from 'node:events';
 import { tuneHeap } from './tune-heap.js';
 
+// Without a listener Node opens its debugger, through which any user of this machine could run code here, beside the secrets.
+process.on('SIGUSR1', () => undefined);
 // Before the rest is loaded: V8 sets the next bound when it collects, and the last time before the first requests is while it loads.
 if (process.argv[2] === 'gateway') {
   tuneHeap();

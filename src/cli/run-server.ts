@@ -29,6 +29,10 @@ export async function runServer(
     for (const close of closers.splice(0).toReversed()) await close();
   };
   const progress = { isStopping: false };
+  // Listened to since the process began, for the sake of Node's debugger; whoever sends it expects something of it.
+  process.on('SIGUSR1', () => {
+    log.warn('SIGUSR1 does nothing here; SIGUSR2 opens the access log of a gateway anew');
+  });
   let starting = Promise.resolve();
   const forget = stopOnSignal({
     stop: async () => {
