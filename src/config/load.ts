@@ -3,7 +3,7 @@ import { ConfigError } from './config-error.js';
 import type { Problem } from './config-error.js';
 import { checkedText, readConfigFile } from './config-file.js';
 import { ruleProblems } from './rules.js';
-import type { RuleProblem } from './rules.js';
+import type { RuleProblem } from './rule.js';
 import { configSchema } from './schema.js';
 import type { Config, DeepPartial } from './schema.js';
 import type { Option } from './schema/option.js';

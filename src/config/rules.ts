@@ -1,13 +1,7 @@
 import { parseIpRange, type IpRange } from '../policy/ip-ranges.js';
-import type { Problem } from './config-error.js';
+import { redisRules } from './redis-rules.js';
+import type { Rule, RuleProblem } from './rule.js';
 import type { Config } from './schema.js';
-
-/** A problem, and the other options that take part in it. */
-export interface RuleProblem extends Problem {
-  readonly others?: readonly string[];
-}
-
-type Rule = (config: Config) => RuleProblem[];
 
 /** What is wrong between options that are each right by themselves. */
 export function ruleProblems(config: Config): RuleProblem[] {
@@ -26,9 +20,7 @@ const rules: readonly Rule[] = [
   routesAreDistinct,
   routesHaveUpstreams,
   headFitsIntoRequest,
-  redisUrlIsUrl,
-  sentinelsAreNamed,
-  clusterStandsAlone,
+  ...redisRules,
   exitSourcesAreReadable,
   sharedRateIsCounted,
 ];
@@ -178,41 +170,6 @@ function headFitsIntoRequest({ limits }: Config): RuleProblem[] {
   if (headersTimeoutSeconds <= requestTimeoutSeconds) return [];
   const message = `expected at most limits.requestTimeoutSeconds, which is ${requestTimeoutSeconds}`;
   return [{ path: 'limits.headersTimeoutSeconds', message, others: ['limits.requestTimeoutSeconds'] }];
-}
-
-function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
-  const { url } = keyStore.redis;
-  const database = URL.canParse(url) ? new URL(url).pathname : null;
-  if (database !== null && /^\/?\d{0,4}$/.test(database)) return [];
-  return [
-    { path: 'keyStore.redis.url', message: 'expected redis://host:port or rediss://host:port, and /number if need be' },
-  ];
-}
-
-function sentinelsAreNamed({ keyStore }: Config): RuleProblem[] {
-  if (keyStore.redis.sentinel?.servers.length !== 0) return [];
-  return [{ path: 'keyStore.redis.sentinel.servers', message: 'expected at least one sentinel' }];
-}
-
-function clusterStandsAlone({ keyStore }: Config): RuleProblem[] {
-  const { cluster, sentinel, url, prefix } = keyStore.redis;
-  if (cluster === null) return [];
-  const path = 'keyStore.redis.cluster';
-  const problems: RuleProblem[] = [];
-  if (cluster.length === 0) problems.push({ path, message: 'expected at least one node, or null' });
-  if (sentinel !== null) {
-    const message = 'is for another kind of Redis than keyStore.redis.sentinel; expected one of them to be null';
-    problems.push({ path, message, others: ['keyStore.redis.sentinel'] });
-  }
-  if (URL.canParse(url) && !['', '/', '/0'].includes(new URL(url).pathname)) {
-    const message = 'selects a database, and a Cluster has but one; expected none';
-    problems.push({ path: 'keyStore.redis.url', message, others: [path] });
-  }
-  if (/[{}]/.test(prefix)) {
-    const message = 'would put every record into one slot of the Cluster; expected no braces';
-    problems.push({ path: 'keyStore.redis.prefix', message, others: [path] });
-  }
-  return problems;
 }
 
 /** A misspelt scheme would be taken for a file; a password in an URL would stand in logs of everything on the way. */

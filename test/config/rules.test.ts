@@ -62,6 +62,17 @@ t.test('what contradicts another option is refused', (t) => {
     ],
     ['keyStore: { redis: { prefix: "{mg}:" } }', []],
     ['keyStore: { redis: { url: "redis://redis.example/name" } }', ['keyStore.redis.url: expected redis://']],
+    ...['?db=7', '/?db=7', '/7?db=7', '#7', '/7#', '?'].map((end): [string, string[]] => [
+      `keyStore: { redis: { url: "redis://redis.example:6379${end}" } }`,
+      ['keyStore.redis.url: expected nothing behind the database, which is named as in redis://host:6379/7'],
+    ]),
+    ...['', ', sentinel: { servers: ["a:1"] }', ', cluster: ["a:1"]'].flatMap((others): [string, string[]][] => [
+      [
+        `keyStore: { redis: { caFile: ca.pem, url: "redis://any"${others} } }`,
+        ['keyStore.redis.caFile: is for rediss://, with sentinel and cluster too; expected null'],
+      ],
+      [`keyStore: { redis: { caFile: ca.pem, url: "rediss://any"${others} } }`, []],
+    ]),
     ['rateLimit: { requestsPerSecond: 1, shared: true }', []],
     ['rateLimit: { shared: true }', ['rateLimit.shared: is without effect; expected false, or a number']],
     [
