@@ -4,6 +4,11 @@ export interface Place {
   readonly line: number;
 }
 
+/** `file:line`. */
+export function placeText({ file, line }: Place): string {
+  return `${file}:${line}`;
+}
+
 /** What can be wrong with a log. */
 type FindingKind =
   /** A line's bytes are not those that were hashed. */

@@ -1,7 +1,9 @@
 import { OperatorError } from '../config/operator-error.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { ChainCheck, rangeText } from './chain-check.js';
+import { placeText } from './finding.js';
 import type { Finding, Place } from './finding.js';
+import { hintsOf } from './hints.js';
 import { GivenLogs } from './given-logs.js';
 import type { GivenLog } from './given-logs.js';
 import type { RawLine } from './log-lines.js';
@@ -44,6 +46,7 @@ export class Verifier {
   #findingCount = 0;
   readonly #logs = new GivenLogs();
   #lines = 0;
+  #isProvedAnywhere = false;
   #file: string | null = null;
   /** Whether the first chain was written to a file; null while none began. */
   #inFile: boolean | null = null;
@@ -79,6 +82,7 @@ export class Verifier {
     }
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
     const isProved = chain.check(line, place);
+    if (isProved) this.#isProvedAnywhere = true;
     log.newest = chain.newest;
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
@@ -110,7 +114,7 @@ export class Verifier {
       chains: [...this.#chains.values()],
       findings: this.#findings,
       findingCount: this.#findingCount,
-      notes: this.#notes,
+      notes: [...this.#notes, ...hintsOf(this.#findings, this.#isProvedAnywhere)],
     };
   }
 
@@ -123,9 +127,9 @@ export class Verifier {
     }
     const begins = line.sequence === 1 && line.checkpoint?.reason === 'start';
     if (!begins && line.checkpoint?.reason === 'file-start' && isFirst) {
-      this.#notes.push(`${at(place)}: goes on from an earlier file, which is not given: ${before(line)}`);
+      this.#notes.push(`${placeText(place)}: goes on from an earlier file, which is not given: ${before(line)}`);
     } else if (!begins && this.#options.partial) {
-      this.#notes.push(`${at(place)}: a part of a log begins here: ${before(line)}`);
+      this.#notes.push(`${placeText(place)}: a part of a log begins here: ${before(line)}`);
     } else if (!begins) {
       this.#report({ ...place, kind: 'headless', message: `${before(line)} should stand before` });
     }
@@ -149,10 +153,8 @@ export class Verifier {
       this.#report({ ...place, kind: 'foreign', message });
     }
     this.#inFile ??= inFile;
-    if (predecessor === undefined) return;
-    if (predecessor === null) {
-      const message = 'a process that found an empty file begins here: what stands before was put there later';
-      if (!isFirstOfFile) this.#report({ ...place, kind: 'foreign', message });
+    if (predecessor === undefined || predecessor === null) {
+      if (predecessor === null && !isFirstOfFile) this.#judgeEmptyBefore(place);
       return;
     }
     const { id, sequence, hash } = predecessor;
@@ -176,10 +178,20 @@ export class Verifier {
     }
   }
 
+  /** A stream may be several files, and a part of a log may be put together of several. */
+  #judgeEmptyBefore(place: Place): void {
+    if (place.file === '-' || this.#options.partial) {
+      this.#notes.push(`${placeText(place)}: a new file begins here, where files were put together`);
+      return;
+    }
+    const message = 'a process that found an empty file begins here: what stands before was put there later';
+    this.#report({ ...place, kind: 'foreign', message });
+  }
+
   #judgeUnfinished(log: GivenLog, isGoingOn: boolean): void {
     if (log.unfinished.length === 0) return;
     for (const { finding, note } of log.unfinished) {
-      if (isGoingOn) this.#notes.push(`${at(finding)}: ${note}`);
+      if (isGoingOn) this.#notes.push(`${placeText(finding)}: ${note}`);
       else this.#report(finding);
     }
     log.unfinished = [];
@@ -190,7 +202,9 @@ export class Verifier {
     log.fragment = null;
     // Its length alone proves nothing: a whole line that was put there while no process ran has it too.
     if (fragment?.mayBegin === true && torn > 0 && fragment.bytes === torn) {
-      this.#notes.push(`${at(fragment.place)}: what a process had begun to write when it was killed; its line is lost`);
+      this.#notes.push(
+        `${placeText(fragment.place)}: what a process had begun to write when it was killed; its line is lost`,
+      );
     } else if (fragment?.mayBegin === true && !fragment.ended && next === null && this.#options.running) {
       return; // what is told of it as an unfinished line is all that is known
     } else if (fragment !== null) {
@@ -212,7 +226,7 @@ export class Verifier {
       this.#report({ ...newest.place, kind: 'foreign', message });
       return;
     }
-    const where = `${at(newest.place)}: the chain ${chain.id}`;
+    const where = `${placeText(newest.place)}: the chain ${chain.id}`;
     if (chain.goesOn && this.#logs.all.some((log) => log.newest === newest))
       this.#notes.push(`${where} goes on in another file, which is not given`);
     else if (this.#options.running)
@@ -227,10 +241,6 @@ export class Verifier {
     this.#findingCount += 1;
     if (this.#findings.length < mostFindings) this.#findings.push(finding);
   }
-}
-
-function at({ file, line }: Place): string {
-  return `${file}:${line}`;
 }
 
 function before({ sequence, id }: SealedLine): string {

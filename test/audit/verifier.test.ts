@@ -127,6 +127,33 @@ t.test('what is changed is told for what it is, without drawing the rest in', as
   t.same(kindsOf(verify([Buffer.from(''), Buffer.from(`${two.join('\n')}\n`)])).slice(0, 1), ['1:1 truncated']);
 });
 
+t.test(
+  'files that were put together into a stream are intact, and in one file nothing stands before its beginning',
+  async (t) => {
+    const file = `${t.testdir()}/access.log`;
+    for (const name of [`${file}.1`, file]) await openLog(name).close(30_000);
+    const joined = Buffer.concat([readFileSync(`${file}.1`), readFileSync(file)]);
+    t.same(kindsOf(verify([joined])), ['1:3 foreign']);
+    for (const verdict of [verify([joined], {}, ['-']), verify([joined], { partial: true })]) {
+      t.same(kindsOf(verdict), []);
+      t.match(verdict.notes, [/:3: a new file begins here, where files were put together$/]);
+    }
+  },
+);
+
+t.test('what a mistake of whoever verifies looks like is asked for, once', async (t) => {
+  const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
+  const other = logSecretOf(Buffer.from('a secret of nobody at all'));
+  const wrong = verifyLines([one, two], { secrets: [other] });
+  t.ok(wrong.findingCount > 10);
+  t.same(wrong.notes, ['not one line is proved: is it the right secret?']);
+  const turned = verifyLines([two, one]);
+  t.ok(turned.findingCount > 5);
+  t.same(turned.notes.slice(1), ['lines stand behind later ones: are the files in order, oldest first?']);
+  const edited = one.with(3, (one[3] ?? '').replace('accepted', 'accepteD'));
+  t.same(verifyLines([edited, two]).notes, []);
+});
+
 t.test('what cannot be proved is told as a note, and proved by who knows more', async (t) => {
   const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
   const later = verifyLines([two]);
