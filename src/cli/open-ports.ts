@@ -68,8 +68,9 @@ function reports(log: Logger): Pick<GatewayPorts, 'onInternalError' | 'onCertifi
     onInternalError: (error, requestId) => {
       log.error({ err: error, requestId }, 'a request failed in a way that was not foreseen');
     },
-    onCertificateChange: ({ problem }) => {
-      if (problem === null) log.info('certificates replaced');
+    onCertificateChange: ({ result, problem }) => {
+      if (result === 'replaced') log.info('certificates replaced');
+      else if (result === 'restored') log.info('the certificates in use are in their files again');
       else log.error({ problem }, 'the new certificates cannot be used; the ones before stay');
     },
     onOverload: (problem) => {

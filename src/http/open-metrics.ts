@@ -4,6 +4,7 @@ import { GatewayMetrics } from '../telemetry/metrics.js';
 import { refusedConnections } from './create-server.js';
 import type { Listener } from './listener.js';
 import type { Readiness } from './readiness.js';
+import type { OpenTls } from './tls/open-tls.js';
 import type { Upstream } from './upstream/upstream.js';
 
 /** The parts of a gateway that count by themselves. */
@@ -48,6 +49,17 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
     () => ({ ...traces?.figures() }),
   );
   return metrics;
+}
+
+/** Shows which certificates are in use, and whether those in the files could be. */
+export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls): void {
+  metrics.showCertificates(() => endpoint.material.certificates);
+  metrics.gauge(
+    'gateway_tls_files_usable',
+    '1 while the files of certificates and ticket keys can be used, 0 while those from before stay in use.',
+    () => Number(reload.problem === null),
+    'min',
+  );
 }
 
 /** Shows how near a gateway is to `limits.connections` and to the `maxInFlight` of its upstreams. */

@@ -49,7 +49,9 @@ export class Readiness {
   readonly warnings = (): string[] => {
     const { accessLog, clock } = this.#sources;
     const logProblem = this.#goesOnWithoutLog ? accessLog.problem() : null;
+    const tlsProblem = this.tls?.reload.problem ?? null;
     return [
+      ...(tlsProblem === null ? [] : [`the new certificates cannot be used; the ones before stay: ${tlsProblem}`]),
       ...(this.tls === null ? [] : expiryWarnings(this.tls.endpoint.material, clock.now())),
       ...(logProblem === null ? [] : [`access log: ${logProblem}; requests are taken all the same`]),
     ];

@@ -19,7 +19,7 @@ import { LoopWatch } from './loop-watch.js';
 import { createManagement } from './management.js';
 import type { Health } from './management.js';
 import { MerchantRate } from './merchant-rate.js';
-import { openMetrics, showLoad } from './open-metrics.js';
+import { openMetrics, showLoad, showTls } from './open-metrics.js';
 import { Readiness } from './readiness.js';
 import { RequestLog } from './request-log.js';
 import { createRouteTable } from './routes.js';
@@ -176,12 +176,11 @@ export async function startGateway(
   try {
     if (https !== null) {
       const tls = await openTls(https, config.limits.headersTimeoutSeconds, ports.clock, (change) => {
-        metrics.countTlsReload(change.problem === null ? 'replaced' : 'refused');
+        if (change.result !== 'restored') metrics.countTlsReload(change.result);
         ports.onCertificateChange(change);
       });
       readiness.tls = tls;
-      const { endpoint } = tls;
-      metrics.showCertificates(() => endpoint.material.certificates);
+      showTls(metrics, tls);
     }
     const addresses = {
       management: management && (await listen(healthApp, 'management', management)),

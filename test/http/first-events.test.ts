@@ -16,7 +16,7 @@ t.test(
     const rules = groups.flatMap(({ rules }) => rules).filter(({ expr }) => expr.includes('increase('));
     t.same(
       rules.map(({ alert }) => alert),
-      ['GatewayAccessLogLinesLost', 'GatewayCertificateRefused', 'GatewayInternalErrors', 'GatewayKeysExposed'],
+      ['GatewayAccessLogLinesLost', 'GatewayInternalErrors', 'GatewayKeysExposed'],
     );
     for (const { alert, expr } of rules) {
       const [, metric = '', labels = '', window = ''] = /increase\((\w+)\{(.*?)\}\[(\w+)\]\)/.exec(expr) ?? [];

@@ -54,6 +54,10 @@ async function shownBy(port: number, options: ConnectionOptions = {}): Promise<s
   return `${certificate?.subject ?? 'nothing'} ${certificate?.publicKey.asymmetricKeyType ?? ''}`;
 }
 
+async function readinessOf(gateway: GatewayUnderTest): Promise<unknown> {
+  return (await fetch(`http://127.0.0.1:${gateway.management}/readyz`)).json();
+}
+
 async function metricsOf(gateway: GatewayUnderTest): Promise<string> {
   return (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
 }
@@ -160,7 +164,7 @@ t.test('new files are used from the next handshake on; those that are not good c
       `to who names ${servername ?? 'no host'}`,
     );
   }
-  t.same(gateway.certificateChanges.splice(0), [{ problem: null }]);
+  t.same(gateway.certificateChanges.splice(0), [{ result: 'replaced', problem: null }]);
 
   const bad: readonly [string, string, RegExp][] = [
     [ecdsa.cert, fresh.key, /do not belong together/],
@@ -175,8 +179,16 @@ t.test('new files are used from the next handshake on; those that are not good c
     await replace(cert, privateKey);
     await gateway.reloadTls();
     t.equal(await shownBy(gateway.https), 'CN=fresh.example ec', String(problem));
-    t.match(gateway.certificateChanges.splice(0), [{ problem }]);
+    t.match(gateway.certificateChanges.splice(0), [{ result: 'refused', problem }]);
+    const warning = `the new certificates cannot be used; the ones before stay: `;
+    t.match(await readinessOf(gateway), { problems: [], warnings: [new RegExp(`^${warning}.*${problem.source}`)] });
+    t.match(await metricsOf(gateway), /^gateway_tls_files_usable 0$/m);
   }
+  await replace(fresh.cert, fresh.key);
+  await gateway.reloadTls();
+  t.same(gateway.certificateChanges.splice(0), [{ result: 'restored', problem: null }], 'the end is told, once');
+  t.match(await readinessOf(gateway), { warnings: [] });
+  t.match(await metricsOf(gateway), /^gateway_tls_files_usable 1$/m);
   await replace(ecdsa.cert, ecdsa.key);
   t.equal(await shownBy(gateway.https), 'CN=localhost ec', 'and the next good one is used');
   t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="refused"\} 7\n/);
@@ -201,7 +213,7 @@ t.test('a change is found by itself, also where a link to the folder is swapped,
   t.equal(await shownBy(gateway.https), 'CN=localhost ec');
   await put('..2026_2', otherEcdsa);
   while (gateway.certificateChanges.length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
-  t.same(gateway.certificateChanges, [{ problem: null }]);
+  t.same(gateway.certificateChanges, [{ result: 'replaced', problem: null }]);
   t.equal(await shownBy(gateway.https), 'CN=*.pay.example ec');
 });
 

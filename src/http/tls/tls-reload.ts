@@ -5,7 +5,9 @@ import type { TlsFiles } from './tls-material.js';
 
 /** What became of files that have changed. */
 export interface CertificateChange {
-  /** Null: they are in use. Otherwise why they are not, and those from before stay. */
+  /** `restored`: those that are in use are there again, in place of ones that were refused. */
+  readonly result: 'replaced' | 'refused' | 'restored';
+  /** Why they are refused, so that those from before stay in use; null where they are not. */
   readonly problem: string | null;
 }
 
@@ -19,7 +21,7 @@ export class TlsReload {
   readonly #files: TlsFiles;
   readonly #clock: Clock;
   readonly #tell: (change: CertificateChange) => void;
-  #toldProblem: string | null = null;
+  #problem: string | null = null;
   #timer: NodeJS.Timeout | undefined;
   #checking: Promise<void> = Promise.resolve();
 
@@ -28,6 +30,11 @@ export class TlsReload {
     this.#files = files;
     this.#clock = clock;
     this.#tell = tell;
+  }
+
+  /** Why the files, as they were seen last, cannot be used; null while they can. */
+  get problem(): string | null {
+    return this.#problem;
   }
 
   /** Looks every so many seconds. */
@@ -49,20 +56,24 @@ export class TlsReload {
 
   async #look(): Promise<void> {
     let problem: string | null;
+    let isReplaced = false;
     try {
       const material = await readTlsMaterial(this.#files);
       const changed = material.digest !== this.#endpoint.material.digest;
       problem = changed ? problemOf(material, this.#clock.now()) : null;
       if (changed && problem === null) {
         this.#endpoint.replace(material);
-        this.#tell({ problem: null });
+        isReplaced = true;
       }
       this.#endpoint.renewTicketKeys();
     } catch (error) {
       problem = error instanceof Error ? error.message : 'unknown reason';
     }
+    const before = this.#problem;
+    this.#problem = problem;
+    if (isReplaced) this.#tell({ result: 'replaced', problem: null });
     // Once for each problem, not once for each look.
-    if (problem !== null && problem !== this.#toldProblem) this.#tell({ problem });
-    this.#toldProblem = problem;
+    else if (problem !== null && problem !== before) this.#tell({ result: 'refused', problem });
+    else if (problem === null && before !== null) this.#tell({ result: 'restored', problem });
   }
 }
