@@ -6,6 +6,8 @@ export interface DurationHistogramOptions {
   readonly help: string;
   /** Its one label; null where it has none. */
   readonly label: string | null;
+  /** Values of the label that are there before the first of them is observed. */
+  readonly words?: readonly string[];
   /** Upper bounds in seconds, ascending. */
   readonly buckets: readonly number[];
 }
@@ -29,14 +31,14 @@ export class DurationHistogram {
   readonly #buckets: readonly number[];
   readonly #series = new Map<string, Series>();
 
-  constructor({ name, help, label, buckets }: DurationHistogramOptions, registry: Registry) {
+  constructor({ name, help, label, words = [], buckets }: DurationHistogramOptions, registry: Registry) {
     this.name = name;
     this.help = help;
     this.#label = label;
     this.#buckets = buckets;
     // The registry asks a metric for what it holds, and for nothing else.
     registry.registerMetric(this as unknown as Metric);
-    if (label === null) this.#seriesOf('');
+    for (const word of label === null ? [''] : words) this.#seriesOf(word);
   }
 
   /** @param word the label's value, one of a bounded set; empty where there is no label */

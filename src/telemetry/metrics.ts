@@ -106,6 +106,7 @@ export class GatewayMetrics {
       name: 'gateway_key_lookup_duration_seconds',
       help: 'Look-ups of keys, by how the record was known: store, cache, stale, or unavailable.',
       label: 'source',
+      words: ['store', 'cache', 'stale', 'unavailable'],
       buckets: shortBuckets,
     });
     this.#upstream = this.#histogram({

@@ -28,6 +28,16 @@ t.test(
   },
 );
 
+t.test('an alert on a rate sees the first event: the series of its words are there before it', async (t) => {
+  const sharedRate = { take: () => Promise.reject(new Error('not asked')), close: () => Promise.resolve() };
+  const gateway = await startTestGateway(t, { config: { rateLimit: { requestsPerSecond: 1 } }, sharedRate });
+  const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  const begun = (metric: string, label: string): string[] =>
+    [...text.matchAll(new RegExp(`^${metric}\\{${label}="(\\w+)"\\} 0$`, 'gm'))].map(([, word = '']) => word);
+  t.same(begun('gateway_key_lookup_duration_seconds_count', 'source'), ['store', 'cache', 'stale', 'unavailable']);
+  t.same(begun('gateway_rate_limit_counts_total', 'how').toSorted(), ['alone', 'together']);
+});
+
 t.test('every reason for which a connection may be refused is a series from the beginning', async (t) => {
   const gateway = await startTestGateway(t);
   const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
