@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import Libsql from 'libsql';
 import { DatabaseError } from './database-error.js';
@@ -28,9 +28,15 @@ function createDirectory(directory: string): void {
   }
 }
 
+/** SQLite would let every user of the machine read payouts and merchants. The files beside it take its mode over. */
+function createReadableByNobodyElse(location: string): void {
+  closeSync(openSync(location, 'a', 0o600));
+}
+
 function connect(location: string): Libsql.Database {
   let connection: Libsql.Database | undefined;
   try {
+    if (location !== ':memory:') createReadableByNobodyElse(location);
     connection = new Libsql(location);
     connection.exec(`pragma busy_timeout = ${busyTimeoutMilliseconds}`);
     connection.exec('pragma journal_mode = wal');
