@@ -1,0 +1,24 @@
+import t from 'tap';
+import { readSecretFile } from '../../src/config/secret-file.js';
+
+t.test('a secret is what stands in its file, without one line end', async (t) => {
+  const secret = 'a secret of the tests alone';
+  const read = (contents: Buffer | string): Promise<Buffer> =>
+    readSecretFile(`${t.testdir({ secret: contents })}/secret`, 'The pepper');
+  for (const end of ['', '\n', '\r\n']) t.equal((await read(`${secret}${end}`)).toString(), secret);
+  const bytes = Buffer.from([
+    0,
+    0xff,
+    0x0a,
+    0x0d,
+    0x0a,
+    0x0a,
+    ...Array.from({ length: 16 }, (_, at) => 0x80 + at),
+    0x0d,
+  ]);
+  t.same(await read(bytes), bytes, 'any bytes within it are its own');
+  await t.rejects(read('short\n'), /^The pepper .* is shorter than 16 bytes\.$/);
+  for (const end of ['\n\n', '\r\n\r\n', '\n\n\n'])
+    await t.rejects(read(`${secret}${end}`), /^The pepper .* ends with several line ends: leave at most one\.$/);
+  await t.rejects(read(`\ufeff${secret}\n`), /^The pepper .* begins with a byte order mark: save it as plain text/);
+});
