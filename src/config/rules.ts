@@ -17,6 +17,7 @@ const rules: readonly Rule[] = [
   upstreamUrlsAreUrls,
   authoritiesAreForHttps,
   tracesHaveWhereTo,
+  logGoesWhereItSays,
   routesAreDistinct,
   routesHaveUpstreams,
   headFitsIntoRequest,
@@ -134,6 +135,12 @@ function tracesHaveWhereTo({ traces: { endpoint, tokenFile, caFile } }: Config):
     problems.push({ path: 'traces.caFile', message: 'is for an https:// endpoint; expected null', others });
   }
   return problems;
+}
+
+/** What was meant for a stream would go into a file of that name, which nobody reads and the disk fills up with. */
+function logGoesWhereItSays({ accessLog: { destination } }: Config): RuleProblem[] {
+  if (destination === 'stdout' || !/^\s*(?:stdout|stderr)\s*$/i.test(destination)) return [];
+  return [{ path: 'accessLog.destination', message: 'expected stdout, in lower case, or the path of a file' }];
 }
 
 function routesAreDistinct({ routes }: Config): RuleProblem[] {

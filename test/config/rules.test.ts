@@ -43,6 +43,14 @@ t.test('what contradicts another option is refused', (t) => {
     ['listen: { https: { certFile: a, keyFile: b, clientCaFile: c, clientCertificates: request } }', []],
     ['upstreams: { a: { url: "http://a", caFile: x } }\nroutes: []', ['upstreams.a.caFile: is for an https://']],
     ['upstreams: { a: { url: "https://a", caFile: x } }\nroutes: []', []],
+    ...['stderr', 'STDOUT', 'Stdout', '" stdout"'].map((destination): [string, string[]] => [
+      `accessLog: { destination: ${destination} }`,
+      ['accessLog.destination: expected stdout, in lower case, or the path of a file'],
+    ]),
+    ...['stdout', './stderr', '/dev/stderr', 'stdout.log'].map((destination): [string, string[]] => [
+      `accessLog: { destination: ${destination} }`,
+      [],
+    ]),
     ['keyStore: { redis: { sentinel: { servers: [] } } }', ['keyStore.redis.sentinel.servers: expected at least one']],
     ['keyStore: { redis: { sentinel: { servers: ["a:1", "[::1]:2"] } } }', []],
     ['keyStore: { redis: { url: "rediss://redis.example:6380/3" } }', []],
