@@ -44,9 +44,7 @@ export function factsOf(exchange: Exchange, headers: DecisiveHeaders, sources: F
     clientAddress,
     torExit,
     onionService:
-      headers.host.some(namesOnionService) ||
-      headers.origin.some(namesOnionService) ||
-      headers.referer.some(namesOnionService),
+      namesOnionService(headers.host) || namesOnionService(headers.origin) || namesOnionService(headers.referer),
     keyFormat: keyFormatOf(headers.apiKey),
     origin: originClaimOf(headers),
     resource: match?.route.resource ?? null,

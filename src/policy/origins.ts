@@ -32,6 +32,12 @@ const emptyLabel = /^\.|\.\./;
 /** Printable ASCII without `%`: what the URL parser changes in no way but its case. */
 const plainText = /^[\x21-\x24\x26-\x7e]*$/;
 const numericHost = /^(?:\[.*\]|[\d.]+)$/;
+/** A URL as far as its host goes: nothing behind it changes the host, and a Referer's path may be as long as a head. */
+const throughAuthority = /^[^:]*:[/\\\t\r\n]*[^/?#]*/;
+/** In characters, with the scheme. A name has 253 at most (RFC 1035 2.3.4); a third of a microsecond each may take to read. */
+const longestAuthority = 320;
+/** Of one header's values: it has one, or is repeated by a proxy. */
+const mostRead = 2;
 
 /**
  * Compiles allowlist entries: a host, or `*.` and a host for its subdomains, either with a scheme and/or a port.
@@ -112,13 +118,33 @@ function readClaim(claim: OriginClaim): ReadClaim {
 }
 
 /**
- * Says whether an Origin, Referer or Host names an onion service. A value that cannot be read but speaks of `.onion`
- * counts as one: in a deny rule doubt denies.
+ * Says whether one of the values of an Origin, Referer or Host names an onion service. A value that cannot be read but
+ * speaks of `.onion` counts as one, and so does one that would take long to read: nobody has shown a key yet, and in a deny
+ * rule doubt denies.
  */
-export function namesOnionService(value: string): boolean {
-  if (plainText.test(value) && !/onion/i.test(value)) return false;
-  const url = parseUrl(value.includes('://') ? value : `https://${value}`);
-  return url === null ? /\.onion/i.test(value) : /\.onion\.*$/i.test(url.hostname);
+export function namesOnionService(values: readonly string[]): boolean {
+  let read = 0;
+  for (const value of values) {
+    if (isHarmless(value)) continue;
+    const authority = upToPath(value.includes('://') ? value : `https://${value}`);
+    if (isHarmless(authority) && !/\.onion/i.test(value)) continue;
+    read += 1;
+    if (read > mostRead || authority.length > longestAuthority) return true;
+    const url = parseUrl(authority);
+    if (url === null ? /\.onion/i.test(value) : /\.onion\.*$/i.test(url.hostname)) return true;
+  }
+  return false;
+}
+
+/** No reading makes an onion service of it. */
+function isHarmless(text: string): boolean {
+  return plainText.test(text) && !/onion/i.test(text);
+}
+
+/** With something behind the host where there was: the URL parser takes away what is blank at the end. */
+function upToPath(url: string): string {
+  const authority = throughAuthority.exec(url)?.[0] ?? url;
+  return authority.length === url.length ? url : `${authority}/`;
 }
 
 function patternKeys(entry: string): string[] {
@@ -151,14 +177,20 @@ function ownText(text: string): string {
 function claimedUrl(claim: OriginClaim): URL | null {
   switch (claim.header) {
     case 'origin':
-      return originForm.test(claim.value) ? parseUrl(claim.value) : null;
+      return originForm.test(claim.value) ? parseClaim(claim.value) : null;
     case 'referer': {
-      const url = refererForm.test(claim.value) ? parseUrl(claim.value) : null;
+      const url = refererForm.test(claim.value) ? parseClaim(claim.value) : null;
       return url !== null && url.username === '' && url.password === '' ? url : null;
     }
     case 'host': // whoever gets as far as this check came over TLS
-      return hostForm.test(claim.value) ? parseUrl(`https://${claim.value}`) : null;
+      return hostForm.test(claim.value) ? parseClaim(`https://${claim.value}`) : null;
   }
+}
+
+/** What is too long for a host matches nothing. */
+function parseClaim(text: string): URL | null {
+  const authority = upToPath(text);
+  return authority.length > longestAuthority ? null : parseUrl(authority);
 }
 
 /**

@@ -270,7 +270,7 @@ t.test('an onion service is recognised in a Host, an Origin and a Referer', (t) 
     ...['https://abc.oni%6fn', 'abc%2Eonion', 'https://abc%2eonion%2e/', 'b\u{fc}cher.onion', 'abc\u{3002}onion'],
     ...['.onion'],
   ];
-  for (const value of onion) t.equal(namesOnionService(value), true, JSON.stringify(value));
+  for (const value of onion) t.equal(namesOnionService([value]), true, JSON.stringify(value));
   t.end();
 });
 
@@ -283,7 +283,7 @@ t.test('what speaks of .onion but cannot be read as a URL is taken for an onion 
     'https://[abc.onion',
     ' abc.onion',
   ]) {
-    t.equal(namesOnionService(value), true, JSON.stringify(value));
+    t.equal(namesOnionService([value]), true, JSON.stringify(value));
   }
   t.end();
 });
@@ -297,7 +297,7 @@ t.test('no spelling that a URL reader undoes hides an onion service', (t) => {
     ['app://ABC.ONION', 'upper case under a scheme whose hosts URL readers leave alone'],
     ['abc.onion..', 'two trailing dots'],
   ] as const;
-  for (const [value, how] of disguised) t.equal(namesOnionService(value), true, `${how}: ${JSON.stringify(value)}`);
+  for (const [value, how] of disguised) t.equal(namesOnionService([value]), true, `${how}: ${JSON.stringify(value)}`);
   t.end();
 });
 
@@ -309,7 +309,7 @@ t.test('only a host that ends in .onion is an onion service', (t) => {
     ...['https://abc.onion@shop.example/', 'https://shop.example/%', 'https://shop.example/100%25', '%', '%zz'],
     ...['https://%/', '[', 'https://'],
   ];
-  for (const value of others) t.equal(namesOnionService(value), false, JSON.stringify(value));
+  for (const value of others) t.equal(namesOnionService([value]), false, JSON.stringify(value));
   t.end();
 });
 
@@ -411,7 +411,7 @@ t.test('no text makes a list or the onion rule throw, nor an entry throw anythin
   fc.assert(
     fc.property(hostileText, fc.constantFrom<Header>('origin', 'referer', 'host'), (text, header) => {
       patterns.matches({ header, value: text });
-      namesOnionService(text);
+      namesOnionService([text]);
       try {
         compileOriginPatterns([text]).matches({ header, value: text });
       } catch (error) {

@@ -12,7 +12,7 @@ t.test('a name is read after very many others as it was before', (t) => {
     const list = compileOriginPatterns(['m\u{fc}nchen.example', 'shop.example']);
     // Each with a path of its own: what was said before would be remembered.
     return [
-      ...disguised.map((name) => namesOnionService(name)),
+      ...disguised.map((name) => namesOnionService([name])),
       ...claims.map((value) => list.matches({ header: 'referer', value: `${value}/${Math.random()}` })),
     ];
   };
