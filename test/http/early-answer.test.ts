@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { startHastyService } from '../fuzz/hasty-service.js';
-import { connect, liveKey, startTestGateway } from './harness.js';
+import { connect, exchangeBytes, liveKey, startBareUpstream, startTestGateway } from './harness.js';
 import type { GatewayUnderTest, Teardown } from './harness.js';
 
 const protocols = ['HTTP', 'HTTP over TLS'] as const;
@@ -58,6 +58,53 @@ t.test('a connection whose client ends it within a body is closed with the answe
       socket.end();
       t.ok(await soon(() => socket.destroyed), `${protocol}, ${milliseconds} ms: ${received().slice(0, 20)}`);
       socket.destroy();
+    }
+  }
+});
+
+/** Posts a body that is in several pieces when it comes, and closes the connection with its answer. */
+function postAll(gateway: GatewayUnderTest, protocol: (typeof protocols)[number]): Promise<string> {
+  const bytes = post(300_000).replace('Host:', 'Connection: close\r\nHost:');
+  const socket = protocol === 'HTTP' ? connect(gateway.http, null) : connect(gateway.https, gateway.ca);
+  return exchangeBytes(socket, bytes);
+}
+
+// The next piece of the body could not be written, which destroyed the connection with the answer that lay there: 502.
+t.test('the answer of a service that closes over a body that it does not want is passed on', async (t) => {
+  const upstreamUrl = await startBareUpstream(t, (socket) => {
+    socket
+      .on('error', () => undefined)
+      .once('data', () => {
+        socket.pause().end('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge');
+        socket.destroySoon();
+      });
+  });
+  const gateway = await startTestGateway(t, { upstreamUrl, config: { trustedProxies: ['127.0.0.1'] } });
+  for (const protocol of protocols) {
+    const answers = new Set<string>();
+    for (let count = 0; count < 20; count += 1) {
+      const received = await postAll(gateway, protocol);
+      answers.add(`${received.slice(9, 12)} ${received.split('\r\n\r\n')[1] ?? ''}`);
+    }
+    t.strictSame([...answers], ['413 large'], protocol);
+  }
+});
+
+// What is read behind a write that heard of the reset looks as if the connection had ended well.
+t.test('an answer without a length is not whole where its service has reset the connection', async (t) => {
+  const upstreamUrl = await startBareUpstream(t, (socket) => {
+    socket
+      .on('error', () => undefined)
+      .once('data', () => {
+        socket.pause().write('HTTP/1.1 413 Payload Too Large\r\n\r\nhalf an ans', () => socket.resetAndDestroy());
+      });
+  });
+  const gateway = await startTestGateway(t, { upstreamUrl, config: { trustedProxies: ['127.0.0.1'] } });
+  for (const protocol of protocols) {
+    for (let count = 0; count < 20; count += 1) {
+      const received = await postAll(gateway, protocol);
+      const isWhole = received.startsWith('HTTP/1.1 413') && received.endsWith('0\r\n\r\n');
+      t.notOk(isWhole || received.includes('Content-Length: 11'), `${protocol}: ${received.slice(0, 12)}`);
     }
   }
 });

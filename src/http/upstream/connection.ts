@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 import { AnswerParser } from './answer-parser.js';
 import type { AnswerReader } from './answer-reader.js';
 import type { AnswerHead } from './answer-head.js';
+import { outliveFailedWrites } from './failed-writes.js';
 
 /** A request as it is written to a connection. */
 export interface WireRequest {
@@ -37,6 +38,8 @@ export class Connection {
   #keeps = true;
   #idleMilliseconds = idleMilliseconds;
   #idleSince = performance.now();
+  /** Whether the other side was gone when something was written: null, where nobody looks. */
+  #hasFailedToWrite: boolean | null = null;
 
   constructor(socket: Socket, events: ConnectionEvents) {
     this.#socket = socket;
@@ -57,8 +60,9 @@ export class Connection {
       this.#fail(error);
     });
     socket.on('end', () => {
-      // Whoever takes nothing any more would never let what is still to be written go, and the connection never close.
-      if (!this.#parser.end()) this.destroy(new Error('the other side closed the connection'));
+      // An answer whose length is not told is whole at the end of its connection, but not of one that was reset: only the
+      // write heard of that. And whoever takes nothing any more would never let what is still to be written go.
+      if (this.#hasFailedToWrite === true || !this.#parser.end()) this.destroy(new Error('the other side closed the connection'));
     });
     socket.on('close', () => {
       this.#fail(new Error('the connection was closed'));
@@ -146,6 +150,10 @@ export class Connection {
   #send(body: Readable, framing: WireRequest['framing']): void {
     this.#upload = body;
     const socket = this.#socket;
+    if (this.#hasFailedToWrite === null) {
+      this.#hasFailedToWrite = false;
+      outliveFailedWrites(socket, () => (this.#hasFailedToWrite = true));
+    }
     const isChunked = framing === 'chunked';
     let left = typeof framing === 'number' ? framing : 0;
     const goOn = (): void => {
