@@ -6,7 +6,7 @@ import { noteRequest } from '../connection-facts.js';
 import type { ConnectionFacts } from '../connection-facts.js';
 import { servedMethod } from '../known-method.js';
 import { fieldOverheadBytes } from './require-http2-limits.js';
-import { boundSession, maxConcurrentStreams } from './session-bounds.js';
+import { boundSession, brokenOff, maxConcurrentStreams } from './session-bounds.js';
 import type { SessionTimeouts } from './session-bounds.js';
 
 /** Malformed frames, empty ones among them (CVE-2019-9518), and streams above the limit, until a connection is closed. */
@@ -76,6 +76,7 @@ export function createHttp2Server({ handler, maxHeaderBytes, timeouts, onSession
 /** An answer of HTTP/2 that is broken off as one: Node would reset it with NO_ERROR, and half of it would pass for the whole. */
 class Answer extends Http2ServerResponse {
   override destroy(): this {
+    if (!this.stream.closed) brokenOff.add(this.stream); // else its client, or a wrong frame of its, has reset it
     this.stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
     this.stream.destroy();
     return this;

@@ -25,6 +25,9 @@ export const maxConcurrentStreams = 100;
 const burst = 200;
 const perSecond = 20;
 
+/** Requests that the gateway itself has reset, as their answers broke off: what a service does is not its callers' waste. */
+export const brokenOff = new WeakSet<ServerHttp2Stream>();
+
 /**
  * Bounds what a client may do on an HTTP/2 connection besides asking and reading answers: requests that it takes back
  * (rapid reset, CVE-2023-44487), PING and SETTINGS frames, each of which has to be answered (CVE-2019-9512, CVE-2019-9515),
@@ -71,7 +74,8 @@ export function boundSession(
     clearTimeout(quiet);
     stream.once('close', () => {
       leave();
-      if (stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR) waste();
+      const wasTakenBack = stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR;
+      if (wasTakenBack && !brokenOff.has(stream)) waste();
       startQuiet(timeouts.idle);
     });
   });
