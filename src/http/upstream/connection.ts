@@ -62,7 +62,8 @@ export class Connection {
     socket.on('end', () => {
       // An answer whose length is not told is whole at the end of its connection, but not of one that was reset: only the
       // write heard of that. And whoever takes nothing any more would never let what is still to be written go.
-      if (this.#hasFailedToWrite === true || !this.#parser.end()) this.destroy(new Error('the other side closed the connection'));
+      if (this.#hasFailedToWrite === true || !this.#parser.end())
+        this.destroy(new Error('the other side closed the connection'));
     });
     socket.on('close', () => {
       this.#fail(new Error('the connection was closed'));
