@@ -65,7 +65,6 @@ function forward(
   if (credential === null) throw new Error('a request without a credential was about to be proxied');
 
   const request = new ProxiedRequest(reply, match, credential, timeouts);
-  addIdentity(request.headers, exchange);
   if (identity === null) {
     request.send(upstream);
     return;
@@ -73,7 +72,7 @@ function forward(
   identity
     .assertionFor(credential)
     .then((assertion) => {
-      request.headers.push('x-gateway-assertion', assertion);
+      request.headers.unshift('x-gateway-assertion', assertion);
       request.send(upstream);
     })
     .catch((error: unknown) => {
@@ -101,7 +100,7 @@ class ProxiedRequest implements UpstreamRequest {
     this.merchantId = merchantId;
     this.method = request.method ?? '';
     this.target = match.upstreamPath + target.query;
-    this.headers = forwardableHeaders(exchange.rawHeaders);
+    this.headers = forwardableHeaders(exchange.rawHeaders, identityHeaders(exchange));
     this.body = hasBody ? request : null;
     this.bodyBytes = exchange.declaredBytes;
     this.cancellation = exchange.cancellation;
@@ -219,9 +218,13 @@ function ownHeaders({ answerHeaders }: Exchange, headers: HeaderList): HeaderLis
   return own;
 }
 
-/** Adds who calls, from where and how, as the gateway found it; the upstream has no other word for it. */
-function addIdentity(headers: string[], { id, facts, credential, host, trace }: Exchange): void {
+/**
+ * Who calls, from where and how, as the gateway found it; the upstream has no other word for it. These stand in front of the
+ * client's: a service that reads so many headers alone, as Node does of a thousand, drops the last ones, and tells nobody.
+ */
+function identityHeaders({ id, facts, credential, host, trace }: Exchange): string[] {
   if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');
+  const headers: string[] = [];
   headers.push('x-merchant-id', credential.merchantId);
   headers.push('x-merchant-key-id', credential.keyId);
   headers.push('x-merchant-environment', credential.environment);
@@ -230,4 +233,5 @@ function addIdentity(headers: string[], { id, facts, credential, host, trace }: 
   headers.push('x-forwarded-proto', facts.secure ? 'https' : 'http');
   headers.push('x-forwarded-host', host);
   if (trace !== null) addTraceHeaders(headers, trace);
+  return headers;
 }

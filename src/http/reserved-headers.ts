@@ -36,10 +36,10 @@ export function isReservedHeader(name: string): boolean {
 /**
  * What of a client's headers goes upstream, as a flat list of names and values: no hop-by-hop headers, none that
  * Connection names, none that is reserved, no trace context, and no Host, which is the upstream's own.
+ * @param forwarded a list behind which they are put
  */
-export function forwardableHeaders(rawHeaders: readonly string[]): string[] {
+export function forwardableHeaders(rawHeaders: readonly string[], forwarded: string[] = []): string[] {
   const named = connectionTokens(rawHeaders);
-  const forwarded: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? '';
     if (!isForwardable(name) || (named !== nothing && named.has(name.toLowerCase()))) continue;

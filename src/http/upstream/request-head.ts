@@ -30,14 +30,15 @@ export function writeRequestHead({ method, target, host, headers, body }: Reques
   // The answer to a HEAD ends its connection, and the service is told so.
   const connection = method === 'HEAD' ? 'close' : 'keep-alive';
   let head = `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n`;
+  // In front of the client's: of too many a service drops the last ones, and would see no body without it.
+  if (body === 'chunked') head += 'transfer-encoding: chunked\r\n';
+  else if (body !== null || methodsWithBodies.has(method)) head += `content-length: ${body ?? 0}\r\n`;
   for (let index = 0; index + 1 < headers.length; index += 2) {
     const name = headers[index] ?? '';
     const value = headers[index + 1] ?? '';
-    if (name.length === 14 && name.toLowerCase() === 'content-length') continue; // said below, of what is sent
+    if (name.length === 14 && name.toLowerCase() === 'content-length') continue; // said above, of what is sent
     if (!isFieldName(name) || notInValue.test(value)) throw new Error('a header has a character that it must not have');
     head += `${name}: ${value}\r\n`;
   }
-  if (body === 'chunked') return `${head}transfer-encoding: chunked\r\n\r\n`;
-  if (body !== null || methodsWithBodies.has(method)) return `${head}content-length: ${body ?? 0}\r\n\r\n`;
   return `${head}\r\n`;
 }
