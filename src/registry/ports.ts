@@ -29,7 +29,7 @@ export interface RecordsStore {
   /** Null where there is none, or none of a layout that is known. */
   readMeta(): Promise<MetaRecord | null>;
   /**
-   * Begins to look at the store and to write it. What another process has begun ends by that: it publishes nothing more.
+   * Begins to look at the store and to write it. What another process has begun ends by that, on one server: it publishes nothing more.
    * @returns whether each part of it has every change that was written: false where one was emptied, or went back
    */
   begin(): Promise<boolean>;
@@ -50,8 +50,8 @@ export interface RecordsStore {
   /** The revision that was published last; 0 where there was none, or one that is no revision. */
   readRevision(): Promise<number>;
   /**
-   * Tells gateways that every record of this revision is written, which they then acknowledge. Rejected where the store is not
-   * the one, or lacks some of what was written, since `begin()`: another server may have taken its place.
+   * Tells gateways that every record of this revision is written, which they then acknowledge. Rejected, on one server, where it
+   * is not the one, or lacks some of what was written, since `begin()`: another may have taken its place.
    */
   publishRevision(revision: number): Promise<void>;
   /** Those that live, of every environment. */

@@ -60,6 +60,11 @@ interface RevisionRow {
   generation: string;
 }
 
+/** A history that this database had before, and whose records a store may still have. */
+interface FormerGenerationRow {
+  generation: string;
+}
+
 /** The one row that says which process projects. It changes each time the lease is prolonged; 0: it was given up. */
 interface ProjectorRow {
   id: 1;
@@ -74,5 +79,6 @@ export interface RegistryTables {
   events: EventRow;
   outbox: OutboxRow;
   revision: RevisionRow;
+  former_generations: FormerGenerationRow;
   projector: ProjectorRow;
 }

@@ -63,7 +63,17 @@ for (const [what, start] of Object.entries(places)) {
     t.equal(await status(), 'PUT BACK', 'a page of everything that arrives when the key was changed again');
     t.equal(await rewrite({ status: 'AS THE DATABASE HAS IT', revision: 3 }, 12), 0);
     t.equal(await status(), 'AS THE DATABASE HAS IT', 'everything anew');
-    for (const damaged of ['', '{', '[]', '7', '{"revision":"x"}', '{"revision":null}', `{"revision":${2 ** 51}}`]) {
+    for (const damaged of [
+      '',
+      '{',
+      '[]',
+      '7',
+      '{"revision":"x"}',
+      '{"revision":null}',
+      '{"revision":10.5}',
+      '{"revision":"99"}',
+      `{"revision":${2 ** 50}}`,
+    ]) {
       await damage(damaged);
       await write('WHOLE', 10, 10);
       t.equal(await status(), 'WHOLE', damaged);

@@ -118,3 +118,18 @@ t.test(
     t.equal(await store.readRevision(), 2);
   },
 );
+
+// It put its mark before it looked, and ended each pass of the right one.
+t.test('a registry on another database writes nothing at all', { skip: withoutRedis }, async (t) => {
+  const { context, id, projection, store, take } = await start(t);
+  for (let count = 0; count < 3; count += 1) await createKey(context, 'test', id, { environment: 'live' });
+  await projection.run();
+  const before = await take();
+  const { database, time } = await projectionFixture(t, 'sqlite::memory:');
+  const wrong = new Projection({
+    ...{ database, store, clock: time, monotonic: time.monotonic, holder: 'wrong', newGeneration: () => 'wrong' },
+  });
+  await database.updateTable('revision').set({ generation: 'of its own' }).execute();
+  for (let count = 0; count < 2; count += 1) await t.rejects(wrong.run(), /another registry's: of its 4 records/);
+  t.same(await take(), before);
+});

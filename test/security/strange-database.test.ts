@@ -1,5 +1,5 @@
 import { createKey } from '../../src/registry/keys/key-changes.js';
-import { createMerchant } from '../../src/registry/merchants/repository.js';
+import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { projectionFixture } from '../registry/projection-fixture.js';
 import { differences } from '../registry/stored-state.js';
@@ -51,4 +51,52 @@ onEachDatabase('a record of a later history is replaced all the same', async (t,
   await one.run();
   t.same(await differences(database, store), []);
   t.ok((await context.revision()) >= 900);
+});
+
+// It had been at a number that the database has come to since: what was written on the way of a change that was lost.
+onEachDatabase(
+  'a record of a history that was lost is replaced also where the database has come to its number',
+  async (t, url) => {
+    const { context, database, projection, store } = await projectionFixture(t, url);
+    const { id } = await createMerchant(context, 'test', { name: 'x' });
+    const one = projection('one');
+    await one.run();
+    const lost = { ...store.records.get(`merchant:${id}`), name: 'lost', revision: 3 };
+    store.records.set(`merchant:${id}`, lost);
+    store.records.set('key:lost', { revision: 3 });
+    store.meta = null;
+    store.onWrite = async () => {
+      store.onWrite = () => undefined;
+      for (const name of ['y', 'z']) await createMerchant(context, 'test', { name });
+    };
+    await one.run();
+    t.same(await differences(database, store), [], 'everything anew');
+
+    store.records.set(`merchant:${id}`, { ...lost, revision: 5 });
+    await changeMerchant(context, 'test', id, { name: 'changed' });
+    store.onWrite = async () => {
+      store.onWrite = () => undefined;
+      await createMerchant(context, 'test', { name: 'meanwhile' });
+    };
+    await one.run();
+    t.same(await differences(database, store), [], 'a change');
+  },
+);
+
+// The first pass begins a new history. When it broke off, the next one took the store for another registry's, for ever.
+onEachDatabase('a database that was restored goes on, also where its first pass breaks off', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  await projection('one').run();
+  for (let count = 0; count < 5; count += 1) store.records.set(`key:since ${count}`, { revision: 7 });
+  store.revision = 7;
+  store.records.set(`merchant:${id}`, { ...store.records.get(`merchant:${id}`), revision: 7 });
+  const generation = store.meta?.generation;
+  store.fails = (call) => (call === 'write' ? 'before' : null);
+  await t.rejects(projection('one').run(), /the store is away/);
+  store.fails = () => null;
+  t.equal(store.meta?.generation, generation);
+  await projection('one').run();
+  t.same(await differences(database, store), []);
+  t.not(store.meta?.generation, generation);
 });

@@ -1,4 +1,4 @@
-import { highestRevision } from './revision.js';
+import { highestOfRecords } from './revision.js';
 
 /**
  * A write of a connection that was given up may arrive behind that of the next one: a network that heals brings what the kernel
@@ -9,8 +9,9 @@ import { highestRevision } from './revision.js';
  */
 const unlessLater = `
   local known, held = pcall(cjson.decode, redis.pcall('GET', KEYS[1]) or '')
-  local revision = known and type(held) == 'table' and tonumber(held.revision)
-  if revision and revision > tonumber(ARGV[2]) and revision <= ${highestRevision} then return revision end
+  local revision = known and type(held) == 'table' and held.revision
+  local isRevision = type(revision) == 'number' and revision % 1 == 0 and revision <= ${highestOfRecords}
+  if isRevision and revision > tonumber(ARGV[2]) then return revision end
   if ARGV[1] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[1]) end
   return 0`;
 

@@ -37,7 +37,10 @@ export class WriterMark {
 
   /** @throws Error where the mark was not there to be changed, or what depends on it to be written */
   changed(answer: unknown): void {
-    if (answer !== 1) throw new Error('the store is not the one that was written to before; it is looked at anew');
+    if (answer !== 1)
+      throw new Error(
+        'the store is not the one that was written to, or another registry writes to it; it is looked at anew',
+      );
   }
 
   /** Writes a text where the mark is what it was changed to. @throws Error where it is not */

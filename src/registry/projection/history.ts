@@ -23,10 +23,26 @@ export async function continueAfter(
   revision: number,
   generation: string,
 ): Promise<boolean> {
-  const { numUpdatedRows } = await database
-    .updateTable('revision')
-    .set({ value: revision, generation })
-    .where('value', '<', revision)
-    .executeTakeFirstOrThrow();
-  return numUpdatedRows > 0n;
+  return database.transaction().execute(async (transaction) => {
+    const former = transaction.selectFrom('revision').select('generation').where('value', '<', revision);
+    await transaction
+      .insertInto('former_generations')
+      .columns(['generation'])
+      .expression(former)
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+    const { numUpdatedRows } = await transaction
+      .updateTable('revision')
+      .set({ value: revision, generation })
+      .where('value', '<', revision)
+      .executeTakeFirstOrThrow();
+    return numUpdatedRows > 0n;
+  });
+}
+
+/** Whether the database has, or once had, this history. */
+export async function hasHad(database: RegistryDatabase, generation: string): Promise<boolean> {
+  const current = database.selectFrom('revision').select('generation').where('generation', '=', generation);
+  const former = database.selectFrom('former_generations').select('generation').where('generation', '=', generation);
+  return (await current.unionAll(former).executeTakeFirst()) !== undefined;
 }

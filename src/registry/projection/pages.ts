@@ -57,5 +57,5 @@ export async function* strangeNames(database: RegistryDatabase, store: RecordsSt
 
 async function unknownAmong(database: RegistryDatabase, names: readonly string[]): Promise<NamesPage> {
   const unknown = (await currentRecords(database, names)).filter(({ value }) => value === null).map(({ name }) => name);
-  return { length: names.length, unknown };
+  return { length: new Set(names).size, unknown };
 }

@@ -4,7 +4,7 @@ import { currentRecords } from './current-records.js';
 import { continueAfter, readHistory } from './history.js';
 import { Lease, type LeaseOptions } from './lease.js';
 import { isWaiting, oldestChanges, oldestWaiting, removeChanges } from './outbox.js';
-import { requireOwn } from './own-store.js';
+import { OwnStore } from './own-store.js';
 import { strangeNames, storedPages } from './pages.js';
 
 /** What a projection works with. */
@@ -25,6 +25,7 @@ export interface ProjectionOptions extends LeaseOptions {
 export class Projection {
   readonly #options: ProjectionOptions;
   readonly #lease: Lease;
+  readonly #own: OwnStore;
   /** The highest revision that this process has published, or found in the store. */
   #published = 0;
   #isContinued = false;
@@ -34,6 +35,7 @@ export class Projection {
   constructor(options: ProjectionOptions) {
     this.#options = options;
     this.#lease = new Lease(options);
+    this.#own = new OwnStore({ ...options, mayGoOn: () => this.#mayGoOn() });
   }
 
   /** Whether every record of this revision, and of those before it, is in the store. */
@@ -45,11 +47,15 @@ export class Projection {
   async run(): Promise<void> {
     const { database, store } = this.#options;
     // Whoever cannot reach the store must not keep the lease from those who can.
-    await store.readMeta();
+    const before = await store.readMeta();
     if (!(await this.#lease.take())) return;
+    // Before anything is written: a registry that is wrong here must not get into the way of the right one.
+    if (before !== null && !(await this.#own.require(before))) return;
     const keepsAll = await store.begin();
     const meta = await store.readMeta();
-    if (meta !== null) await requireOwn(database, store, meta);
+    if (meta !== null && meta.generation !== before?.generation) {
+      throw new Error('another registry writes to the store; it is looked at anew');
+    }
     // Before the history: a change is committed before it is published, so a store that is ahead knows what the database lost.
     const named = await store.readRevision();
     this.#published = Math.max(this.#published, named);
@@ -85,12 +91,13 @@ export class Projection {
 
   /** @returns whether this process still projects */
   async #drain(): Promise<boolean> {
-    const { database, store, shouldStop = () => false } = this.#options;
+    const { database, store } = this.#options;
     for (;;) {
-      if (shouldStop() || !(await this.#lease.take())) return false;
+      if (!(await this.#mayGoOn())) return false;
       const batch = await oldestChanges(database);
       if (batch === null) return true;
-      await this.#requireKnown(await store.write(await currentRecords(database, batch.names), batch.revision));
+      const stayed = await store.write(await currentRecords(database, batch.names), batch.revision);
+      await this.#replaceStrange(stayed, batch.names);
       await this.#publish(batch.revision);
       if (!(await this.#lease.finish(batch, (transaction) => removeChanges(transaction, batch.revision)))) return false;
     }
@@ -103,18 +110,13 @@ export class Projection {
   async #rebuild({ generation, revision }: { generation: string; revision: number }): Promise<boolean> {
     const { database, store, clock } = this.#options;
     for await (const entries of storedPages(database)) {
-      await this.#requireKnown(await store.rewrite(entries, revision));
-      if (
-        !(await this.#keep(
-          entries.map(({ name }) => name),
-          revision,
-        ))
-      )
-        return false;
+      const names = entries.map(({ name }) => name);
+      await this.#replaceStrange(await store.rewrite(entries, revision), names);
+      if (!(await this.#keep(names, revision))) return false;
     }
     for await (const { unknown: names } of strangeNames(database, store)) {
       const gone = names.map((name) => ({ name, value: null }));
-      if (gone.length > 0) await this.#requireKnown(await store.rewrite(gone, revision));
+      if (gone.length > 0) await this.#replaceStrange(await store.rewrite(gone, revision), names);
       if (!(await this.#keep(names, revision))) return false;
     }
     this.#isBehind = false;
@@ -125,16 +127,27 @@ export class Projection {
   }
 
   /**
-   * Begins a new history where a record of the store was not replaced because it is of a change that this database has not come
-   * to: it would never be replaced.
-   * @throws Error then; the next pass writes everything anew
+   * Sees to records that stayed because what they name is later than what was written. They may have been changed meanwhile; or be
+   * of a history that was lost, under a number that this one has come to by now, or has not: else they would stay for good.
+   * @param stayed the highest revision of them
+   * @throws Error where this database has not come to it, and begins a new history; the next pass writes everything anew
    */
-  async #requireKnown(stayed: number): Promise<void> {
-    const { database, newGeneration } = this.#options;
-    if (stayed === 0 || !(await continueAfter(database, stayed, newGeneration()))) return;
-    throw new Error(
-      `the store has a record of revision ${stayed}, which the database has not come to; all is written anew`,
-    );
+  async #replaceStrange(stayed: number, names: readonly string[]): Promise<void> {
+    const { database, store, newGeneration } = this.#options;
+    for (let highest = stayed; highest > 0;) {
+      if (await continueAfter(database, highest, newGeneration())) {
+        throw new Error(
+          `the store has a record of revision ${highest}, which the database has not come to; all is written anew`,
+        );
+      }
+      const { revision } = await readHistory(database);
+      highest = await store.rewrite(await currentRecords(database, names), revision);
+    }
+  }
+
+  async #mayGoOn(): Promise<boolean> {
+    const { shouldStop = () => false } = this.#options;
+    return !shouldStop() && (await this.#lease.take());
   }
 
   async #keep(names: readonly string[], revision: number): Promise<boolean> {
