@@ -180,11 +180,15 @@ export class Exchange {
     return this.#answered && this.request.method !== 'HEAD' ? this.ownBodyBytes : 0;
   }
 
-  /** Whether the whole answer went out. Node ends a stream of HTTP/2 that was reset as if it had. */
+  /**
+   * Whether the whole answer went out. Node ends a stream of HTTP/2 that was reset as if it had; but what of its end was handed
+   * over behind all of its body is out, and who has it may reset what is left of the request (RFC 9113 8.1).
+   */
   get #answered(): boolean {
     const { response } = this;
-    const reset = (http2ResponseOf(response)?.stream.rstCode ?? 0) !== 0;
-    return response.writableEnded && response.writableFinished && !reset;
+    const stream = http2ResponseOf(response)?.stream;
+    const cutShort = stream !== undefined && stream.rstCode !== 0 && stream.sentTrailers === undefined;
+    return response.writableEnded && response.writableFinished && !cutShort;
   }
 
   #end(): void {
