@@ -8,9 +8,15 @@ export const smallBodyBytes = 16_384;
 /**
  * Reads a small body whole: it needs no streams on its way then, and of one that breaks off or stalls the upstream never
  * hears.
+ * @param deadline of silence, put off by each piece
  * @throws GatewayError client_closed where it breaks off, or the reason of the cancellation
  */
-export function readSmallBody(body: Readable, isWhole: () => boolean, cancellation: Cancellation): Promise<Buffer> {
+export function readSmallBody(
+  body: Readable,
+  isWhole: () => boolean,
+  cancellation: Cancellation,
+  deadline: NodeJS.Timeout,
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let settled = false;
@@ -22,7 +28,10 @@ export function readSmallBody(body: Readable, isWhole: () => boolean, cancellati
       if (!settled) fail(new GatewayError('client_closed', 'the client went away'));
     };
     cancellation.listen(fail);
-    body.on('data', (chunk: Buffer) => chunks.push(chunk));
+    body.on('data', (chunk: Buffer) => {
+      chunks.push(chunk);
+      if (!settled) deadline.refresh();
+    });
     body.once('close', brokeOff);
     body.once('end', () => {
       if (settled) return;

@@ -47,7 +47,7 @@ export class UpstreamCall implements AnswerTarget {
       this.#send(whole);
     } else if (bodyBytes !== null && bodyBytes <= smallBodyBytes) {
       this.#isReading = true;
-      readSmallBody(body, () => this.#request.bodyIsWhole(), cancellation)
+      readSmallBody(body, () => this.#request.bodyIsWhole(), cancellation, this.#deadline)
         .then((whole) => {
           this.#isReading = false;
           this.#request.onBody(whole.length);
