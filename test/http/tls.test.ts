@@ -76,6 +76,7 @@ t.test('TLS is 1.2 and 1.3 with forward secrecy and authenticated encryption, or
     ['no forward secrecy', { maxVersion: 'TLSv1.2', ciphers: 'AES128-GCM-SHA256' }, null],
     ['CBC', { maxVersion: 'TLSv1.2', ciphers: 'ECDHE-RSA-AES128-SHA256:ECDHE-ECDSA-AES128-SHA' }, null],
     ['finite-field groups', { maxVersion: 'TLSv1.2', ciphers: 'DHE-RSA-AES128-GCM-SHA256' }, null],
+    ['the ALPN of HTTP/1.0', { ALPNProtocols: ['http/1.0'] }, 'TLSv1.3'],
     ['an ALPN that nobody knows', { ALPNProtocols: ['spdy/3'] }, null],
   ];
   for (const [name, options, version] of rows) {
@@ -88,6 +89,25 @@ t.test('TLS is 1.2 and 1.3 with forward secrecy and authenticated encryption, or
   const metrics = await metricsOf(gateway);
   t.match(metrics, /refused_total\{reason="tls_version"\} 2\n/);
   t.match(metrics, /refused_total\{reason="tls_cipher"\} 3\n/);
+});
+
+t.test('a client that speaks HTTP/1.0 alone, and says so, is answered in it', async (t) => {
+  const upstream = await startUpstream(t);
+  for (const http2 of [true, false]) {
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { listen: { https: { http2 } } } });
+    const ALPNProtocols = ['http/1.0'];
+    const socket = tls.connect({
+      port: gateway.https,
+      host: '127.0.0.1',
+      ca: gateway.ca,
+      servername: 'localhost',
+      ALPNProtocols,
+    });
+    const bytes = `POST /v1/payouts HTTP/1.0\r\nx-api-key: ${liveKey}\r\nContent-Length: 2\r\n\r\n{}`;
+    const answer = parseAnswer(await exchangeBytes(socket, bytes));
+    t.equal(answer.status, 200);
+    t.match(answer.body, '"success":true');
+  }
 });
 
 t.test('each client gets the certificate of the host that it names, with the key that it can verify', async (t) => {

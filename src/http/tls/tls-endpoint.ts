@@ -66,7 +66,7 @@ export class TlsEndpoint {
     const server = tls.createServer({
       ...this.#contexts.defaults,
       handshakeTimeout: handshakeTimeoutSeconds * 1000,
-      ALPNProtocols: http2 ? ['h2', 'http/1.1'] : ['http/1.1'],
+      ALPNProtocols: [...(http2 ? ['h2'] : []), 'http/1.1', 'http/1.0'],
       // Node stops each handshake to ask, also where there is nothing to choose from.
       ...(this.#material.certificates.length > 1 && {
         SNICallback: (serverName: string, done: (error: null, context?: SecureContext) => void) => {
