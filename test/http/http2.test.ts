@@ -5,7 +5,7 @@ import t from 'tap';
 import { connectHttp2, fetchHttp2 } from './http2-client.js';
 import type { Http2Answer } from './http2-client.js';
 import { endStream, frame, FrameConnection, headersFrames, requestFields, uint32 } from './http2-frames.js';
-import { ask, liveKey, startTestGateway, startUpstream } from './harness.js';
+import { ask, liveKey, startBareUpstream, startTestGateway, startUpstream } from './harness.js';
 import type { GatewayUnderTest } from './harness.js';
 
 const key = ['x-api-key', liveKey] as const;
@@ -312,4 +312,26 @@ t.test('a client that takes nothing for some seconds is slow, and gets the whole
   await connection.until(() => connection.isOver(1));
   t.equal(connection.body(1).length, size);
   connection.socket.destroy();
+});
+
+t.test('what a service says twice in the same words is said once, where Node takes it no other way', async (t) => {
+  const names = [
+    ...['access-control-allow-credentials', 'access-control-max-age', 'access-control-request-method', 'age'],
+    ...['authorization', 'content-encoding', 'content-language', 'content-location', 'content-md5', 'content-range'],
+    ...['content-type', 'date', 'dnt', 'etag', 'expires', 'from', 'host', 'if-match', 'if-modified-since'],
+    ...['if-none-match', 'if-range', 'if-unmodified-since', 'last-modified', 'location', 'max-forwards', 'range'],
+    ...['referer', 'retry-after', 'tk', 'upgrade-insecure-requests', 'user-agent', 'x-content-type-options'],
+  ];
+  let name = '';
+  const upstreamUrl = await startBareUpstream(t, (socket) => {
+    socket.on('data', () =>
+      socket.write(`HTTP/1.1 200 OK\r\n${`${name}: 1\r\n`.repeat(2)}Content-Length: 2\r\n\r\n{}`),
+    );
+  });
+  const gateway = await startTestGateway(t, { upstreamUrl });
+  const session = connectHttp2(t, gateway);
+  for (name of names) {
+    const { headers } = await fetchHttp2(session, { ':path': '/v1/transactions', ...keyed });
+    t.equal(headers[':status'], 200, name);
+  }
 });

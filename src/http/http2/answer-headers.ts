@@ -3,11 +3,13 @@ import type { HeaderList } from '../header-list.js';
 /** Lists (RFC 9110 8.4 and 8.5), of which Node takes one line alone. */
 const lists: ReadonlySet<string> = new Set(['content-encoding', 'content-language']);
 
-/** What an answer has once, and Node refuses to send twice. */
+/** What Node refuses to send twice, fields of requests among them. */
 const single: ReadonlySet<string> = new Set([
-  ...['access-control-allow-credentials', 'access-control-max-age', 'age', 'content-location', 'content-md5'],
-  ...['content-range', 'content-type', 'date', 'etag', 'expires', 'last-modified', 'location', 'retry-after', 'tk'],
-  'x-content-type-options',
+  ...['access-control-allow-credentials', 'access-control-max-age', 'access-control-request-method', 'age'],
+  ...['authorization', 'content-location', 'content-md5', 'content-range', 'content-type', 'date', 'dnt', 'etag'],
+  ...['expires', 'from', 'host', 'if-match', 'if-modified-since', 'if-none-match', 'if-range', 'if-unmodified-since'],
+  ...['last-modified', 'location', 'max-forwards', 'proxy-authorization', 'range', 'referer', 'retry-after', 'tk'],
+  ...['upgrade-insecure-requests', 'user-agent', 'x-content-type-options'],
 ]);
 
 /**
