@@ -201,6 +201,9 @@ t.test('nothing of a key is left but its prefix, wherever and however it is writ
     `curl ${key} ${key.replace('live', 'test')}`,
     `/v1/SVC%5FLIVE%5F${secret}`,
     `/v1/svc%252525255Flive%252525255F${secret}`,
+    `/v1/svc%25252525255Flive_${secret}`,
+    `/v1/svc%${'25'.repeat(200)}5Flive_${secret}`,
+    `/v1/svc%%35%46live_${secret}`,
   ];
   for (const text of texts) {
     const masked = maskKeys(text);
@@ -216,6 +219,10 @@ t.test('nothing of a key is left but its prefix, wherever and however it is writ
   );
   t.equal(maskKeys('/v1/100%/%zz%'), '/v1/100%/%zz%', 'what encodes nothing does not keep it busy');
   t.ok(holdsKey('x svc_test_ y') && holdsKey('SVC_LIVE_'));
+  for (const rest of ['%', '%4', '%zz', '%%', '%2525%', '\u{d83d}%25']) {
+    t.equal(maskKeys(rest), rest, 'what is no octet is none');
+    t.equal(maskKeys(`svc_live_%41 ${rest}`).slice(0, 11), 'svc_live_… ');
+  }
   t.notOk(holdsKey('svc_prod_abc'));
   t.end();
 });
