@@ -305,13 +305,19 @@ async function startStandstill(t: Teardown): Promise<Service & { readonly ca: Bu
   return standstill;
 }
 
-t.test('a connection that was opened for a caller who left fails nobody else when it fails', hang, async (t) => {
+/** A caller who has left while the connection was opened for him, which goes no further. */
+async function leaveWhileConnecting(t: Teardown) {
   const service = await startStandstill(t);
   const upstream = open(t, service.url, { ca: service.ca });
   const cancellation = new Cancellation();
   const left = ask(upstream, { cancellation });
   await until(() => service.sockets.length === 1);
   cancellation.cancel(gone());
+  return { service, upstream, left };
+}
+
+t.test('a connection that was opened for a caller who left fails nobody else when it fails', hang, async (t) => {
+  const { service, upstream, left } = await leaveWhileConnecting(t);
   const next = ask(upstream);
   for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
   service.goOn = true;
@@ -324,12 +330,7 @@ t.test(
   'a connection that was opened for a caller who left, and does not open, holds up nobody else',
   hang,
   async (t) => {
-    const service = await startStandstill(t);
-    const upstream = open(t, service.url, { ca: service.ca });
-    const cancellation = new Cancellation();
-    const left = ask(upstream, { cancellation });
-    await until(() => service.sockets.length === 1);
-    cancellation.cancel(gone());
+    const { service, upstream, left } = await leaveWhileConnecting(t);
     t.equal(await left, 'client_closed');
     service.goOn = true; // for those that come now
     const early = ask(upstream);
