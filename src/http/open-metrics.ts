@@ -62,7 +62,7 @@ export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls):
   );
 }
 
-/** Shows how near a gateway is to `limits.connections` and to the `maxInFlight` of its upstreams. */
+/** Shows how near a gateway is to `limits.connections` and to the `maxInFlight` of its upstreams, and what it sent twice. */
 export function showLoad(
   metrics: GatewayMetrics,
   listeners: ReadonlyMap<string, Listener>,
@@ -76,5 +76,11 @@ export function showLoad(
     'Requests that an upstream has not answered yet, by upstream.',
     'upstream',
     () => Object.fromEntries([...upstreams].map(([name, { inFlight }]) => [name, inFlight])),
+  );
+  metrics.counterByWord(
+    'gateway_upstream_requests_repeated_total',
+    'Requests that were sent once more, as a kept connection had ended without a byte of an answer, by upstream.',
+    'upstream',
+    () => Object.fromEntries([...upstreams].map(([name, { repeated }]) => [name, repeated])),
   );
 }

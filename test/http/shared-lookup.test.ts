@@ -85,7 +85,7 @@ t.test('the connections to an upstream share theirs', async (t) => {
   });
   const failures = Array.from({ length: 5 }, () => {
     return new Promise((resolve) => {
-      pool.send({} as WireRequest, { isSettled: false, onFailure: resolve } as unknown as AnswerReader);
+      pool.send({} as WireRequest, { isSettled: false, onFailure: resolve } as unknown as AnswerReader, false);
     });
   });
   t.same(await Promise.all(failures), Array(5).fill(refused));

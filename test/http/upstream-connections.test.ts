@@ -187,6 +187,116 @@ t.test('a request is sent once, whatever becomes of its connection', async (t) =
   }
 });
 
+/** Answers the first request of a connection with `ok`, and ends it in this way when the next one comes. */
+function endingAtSecond(end: (socket: Socket) => unknown, seen: string[] = []): (socket: Socket) => void {
+  return (socket) => {
+    let isFirst = true;
+    socket.on('data', (bytes) => {
+      seen.push(bytes.toString('latin1').split(' ', 1)[0] ?? '');
+      if (isFirst) socket.write(ok);
+      else end(socket);
+      isFirst = false;
+    });
+  };
+}
+
+const withoutAnswer: readonly ((socket: Socket) => unknown)[] = [
+  (socket) => socket.end(),
+  (socket) => socket.resetAndDestroy(),
+];
+
+t.test('what only reads is sent once more, on a new connection, where a kept one ends without a byte', async (t) => {
+  for (const end of withoutAnswer) {
+    for (const method of ['GET', 'HEAD']) {
+      const seen: string[] = [];
+      const service = await startService(t, endingAtSecond(end, seen));
+      const upstream = open(t, service.url);
+      t.same(await Promise.all([ask(upstream), ask(upstream)]), ['ok', 'ok']);
+      t.equal(upstream.repeated, 0);
+      t.equal((await send(upstream, { method })).statusCode, 200);
+      t.same(seen, ['GET', 'GET', method, method]);
+      t.equal(service.sockets.length, 3, 'the other kept connection is not asked');
+      t.equal(upstream.repeated, 1);
+      t.equal(upstream.inFlight, 0);
+    }
+  }
+});
+
+t.test('what may change something, has a body, or was answered in part is not sent again', async (t) => {
+  const cut = (socket: Socket): unknown => socket.end();
+  const body = (): Partial<UpstreamRequest> => ({ body: Readable.from([Buffer.from('{}')]), bodyBytes: 2 });
+  const cases: readonly (readonly [Partial<UpstreamRequest>, (socket: Socket) => unknown])[] = [
+    ...withoutAnswer.flatMap((end) =>
+      ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'].map((method) => [{ method }, end] as const),
+    ),
+    [{ method: 'POST', ...body() }, cut],
+    [{ ...body() }, cut],
+    [{}, (socket) => socket.end('H')],
+    [{}, (socket) => socket.end('HTTP/1.1 103 Early Hints\r\n\r\n')],
+    [{}, (socket) => socket.write('garbage\r\n')],
+  ];
+  for (const [request, end] of cases) {
+    const seen: string[] = [];
+    const service = await startService(t, endingAtSecond(end, seen));
+    const upstream = open(t, service.url);
+    t.equal(await ask(upstream), 'ok');
+    t.equal(await ask(upstream, request), 'upstream_failed');
+    t.equal(seen.length, 2, request.method ?? 'GET');
+    t.equal(service.sockets.length, 1);
+    t.equal(upstream.repeated, 0);
+  }
+});
+
+t.test('what was sent once more and is not answered either is a failure', async (t) => {
+  for (const end of withoutAnswer) {
+    const service = await startService(t, (socket, count) => {
+      if (count === 1) endingAtSecond(end)(socket);
+      else socket.on('data', () => end(socket));
+    });
+    const upstream = open(t, service.url);
+    t.same([await ask(upstream), await ask(upstream)], ['ok', 'upstream_failed']);
+    t.equal(service.sockets.length, 2);
+    t.equal(upstream.repeated, 1);
+    t.equal(upstream.inFlight, 0);
+  }
+});
+
+t.test(
+  'what waits for its second connection keeps its deadline, and is over when its client leaves',
+  hang,
+  async (t) => {
+    for (const leaves of [true, false]) {
+      const cancellation = new Cancellation();
+      const service = await startService(t, (socket, count) => {
+        if (count === 1) endingAtSecond((first) => first.end())(socket);
+      else if (leaves) socket.on('data', () => { cancellation.cancel(gone()); }); // prettier-ignore
+      });
+      const upstream = open(t, service.url, { timeoutSeconds: leaves ? 60 : 0.2 });
+      t.equal(await ask(upstream), 'ok');
+      t.equal(await ask(upstream, { cancellation }), leaves ? 'client_closed' : 'upstream_timeout');
+      t.equal(upstream.repeated, 1);
+      t.equal(upstream.inFlight, 0);
+    }
+  },
+);
+
+t.test(
+  'of many who lose their kept connections at once each is sent once more, with no place to spare',
+  hang,
+  async (t) => {
+    const service = await startService(
+      t,
+      endingAtSecond((socket) => socket.end()),
+    );
+    const upstream = open(t, service.url, { maxInFlight: 4 });
+    const four = [1, 2, 3, 4];
+    t.same(await Promise.all(four.map(() => ask(upstream))), ['ok', 'ok', 'ok', 'ok']);
+    t.same(await Promise.all(four.map(() => ask(upstream))), ['ok', 'ok', 'ok', 'ok']);
+    t.equal(service.sockets.length, 8);
+    t.equal(upstream.repeated, 4);
+  },
+);
+
 t.test('large uploads share a connection, and leave no listener on it', async (t) => {
   const warnings: Error[] = [];
   const note = (warning: Error): void => void warnings.push(warning);

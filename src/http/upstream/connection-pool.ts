@@ -20,6 +20,8 @@ export interface PoolOptions {
 interface Waiting {
   readonly request: WireRequest;
   readonly reader: AnswerReader;
+  /** Whether no connection may carry it that has carried another request before. */
+  readonly onUnused: boolean;
 }
 
 /** A connection that is being opened. */
@@ -79,13 +81,16 @@ export class ConnectionPool {
   /**
    * Sends a request at the end of the turn, on a connection that has rested for one: everything has been read by then, so that a
    * connection that the upstream has closed, or on which it sent what nobody had asked for, carries none.
+   * @param onUnused whether on a connection that has carried none before
    */
-  send(request: WireRequest, reader: AnswerReader): void {
+  send(request: WireRequest, reader: AnswerReader, onUnused: boolean): void {
     if (this.#onClosed !== null) {
       reader.onFailure(new Error('the gateway is closing'));
       return;
     }
-    this.#waiting.push({ request, reader });
+    // In front of the others, who would take a new connection where a kept one would do.
+    if (onUnused) this.#waiting.unshift({ request, reader, onUnused });
+    else this.#waiting.push({ request, reader, onUnused });
     this.#serveSoon();
   }
 
@@ -117,16 +122,13 @@ export class ConnectionPool {
   }
 
   #serve(): void {
-    const waiting = this.#waiting.filter(({ reader }) => !reader.isSettled);
     const now = performance.now();
-    let served = 0;
-    for (; served < waiting.length; served += 1) {
-      const connection = this.#takeIdle(now);
-      const next = waiting[served];
-      if (connection === null || next === undefined) break;
-      connection.carry(next.request, next.reader);
+    for (const next of this.#waiting.splice(0)) {
+      if (next.reader.isSettled) continue;
+      const connection = next.onUnused ? this.#takeUnused() : this.#takeIdle(now);
+      if (connection === null) this.#waiting.push(next);
+      else connection.carry(next.request, next.reader);
     }
-    this.#waiting = waiting.slice(served);
     const rested = this.#resting.splice(0);
     this.#idle.push(...rested);
     // More are opened also for those that a rested one carries in the next turn: with some to spare, each rests for longer.
@@ -155,6 +157,11 @@ export class ConnectionPool {
       connection.destroy(new Error('it was idle for too long'));
     }
     return null;
+  }
+
+  #takeUnused(): Connection | null {
+    const index = this.#idle.findIndex(({ isUsed }) => !isUsed);
+    return this.#idle.splice(index, index < 0 ? 0 : 1)[0] ?? null;
   }
 
   #connect(opening: Opening): void {

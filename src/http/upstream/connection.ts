@@ -22,6 +22,17 @@ export interface ConnectionEvents {
   readonly onClose: (connection: Connection) => void;
 }
 
+/**
+ * A connection that had carried requests before has ended, and nothing came back for this one: most likely its service had
+ * closed it by then, and has never read the request.
+ */
+export class CrossedWithEnd extends Error {
+  constructor(reason: Error) {
+    super(reason.message, { cause: reason });
+    this.name = 'CrossedWithEnd';
+  }
+}
+
 /** As most Node services do; 1 s less than they wait. */
 const idleMilliseconds = 4_000;
 /** A request must not cross with the end of its connection: nobody would know whether it was carried out. */
@@ -36,6 +47,9 @@ export class Connection {
   #reader: AnswerReader | null = null;
   #upload: Readable | null = null;
   #keeps = true;
+  #isUsed = false;
+  /** Whether it had carried another request before this one, for which nothing has come yet. */
+  #mayCross = false;
   #idleMilliseconds = idleMilliseconds;
   #idleSince = performance.now();
   /** Whether the other side was gone when something was written: null, where nobody looks. */
@@ -57,18 +71,24 @@ export class Connection {
       },
     });
     socket.on('error', (error) => {
-      this.#fail(error);
+      this.#ended(error);
     });
     socket.on('end', () => {
       // An answer whose length is not told is whole at the end of its connection, but not of one that was reset: only the
       // write heard of that. And whoever takes nothing any more would never let what is still to be written go.
-      if (this.#hasFailedToWrite === true || !this.#parser.end())
-        this.destroy(new Error('the other side closed the connection'));
+      if (this.#hasFailedToWrite !== true && this.#parser.end()) return;
+      this.#ended(new Error('the other side closed the connection'));
+      socket.destroy();
     });
     socket.on('close', () => {
-      this.#fail(new Error('the connection was closed'));
+      this.#ended(new Error('the connection was closed'));
       events.onClose(this);
     });
+  }
+
+  /** Whether it has carried a request. */
+  get isUsed(): boolean {
+    return this.#isUsed;
   }
 
   /** Whether it is idle for so long that the upstream may be about to close it. */
@@ -79,6 +99,8 @@ export class Connection {
   /** Sends a request, whose answer the reader gets. */
   carry({ method, head, body, framing }: WireRequest, reader: AnswerReader): void {
     this.#reader = reader;
+    this.#mayCross = this.#isUsed;
+    this.#isUsed = true;
     this.#parser.expect(method);
     reader.onStart(this);
     if (body === null) this.#socket.write(head, 'latin1');
@@ -93,6 +115,7 @@ export class Connection {
   /** Takes what has come. */
   take(bytes: Buffer): void {
     const reader = this.#reader;
+    this.#mayCross = false;
     try {
       this.#parser.take(bytes);
     } catch (error) {
@@ -134,6 +157,11 @@ export class Connection {
     this.#socket.resume();
     this.#idleSince = performance.now();
     this.#events.onIdle(this);
+  }
+
+  /** Hears that the other side has ended it, or the network. */
+  #ended(error: Error): void {
+    this.#fail(this.#mayCross ? new CrossedWithEnd(error) : error);
   }
 
   #fail(error: Error): void {

@@ -1,8 +1,10 @@
 import { Readable } from 'node:stream';
 import { errors } from '../../undici/undici.js';
+import { accessOf } from '../../policy/permissions.js';
 import { GatewayError } from '../errors.js';
 import { AnswerReader } from './answer-reader.js';
 import type { AnswerTarget, UpstreamAnswer } from './answer-reader.js';
+import { CrossedWithEnd } from './connection.js';
 import type { ConnectionPool } from './connection-pool.js';
 import { writeRequestHead } from './request-head.js';
 import { readSmallBody, smallBodyBytes } from './small-body.js';
@@ -14,6 +16,8 @@ export interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds' 
   /** What the upstream is called in the request. */
   readonly host: string;
   readonly pool: Pick<ConnectionPool, 'send'>;
+  /** Hears that a request is sent once more. */
+  onRepeat(): void;
 }
 
 /** One request on its way to its upstream, until all of its answer, or its headers, have come. */
@@ -25,6 +29,8 @@ export class UpstreamCall implements AnswerTarget {
   #upload: UploadMeter | null = null;
   #isReading = false;
   #hasFailed = false;
+  /** Whether it was sent a second time. */
+  #isRepeated = false;
 
   /** @param giveBack called once: when the whole answer is here, when its body is closed, or for a failure */
   constructor(to: CallTo, request: UpstreamRequest, giveBack: () => void) {
@@ -79,12 +85,24 @@ export class UpstreamCall implements AnswerTarget {
   }
 
   failed(error: unknown): void {
+    if (error instanceof CrossedWithEnd && this.#mayBeRepeated()) {
+      this.#isRepeated = true;
+      this.#to.onRepeat();
+      this.#send(null);
+      return;
+    }
     clearTimeout(this.#deadline);
     if (this.#hasFailed) return;
     this.#hasFailed = true;
     this.#upload?.destroy(); // no connection may have it yet
     this.#giveBack();
     this.#request.failed(asGatewayError(this.#to.name, error));
+  }
+
+  /** What only reads, and has nothing to send but its head, does no harm when it is carried out twice (RFC 9110 9.2.2). */
+  #mayBeRepeated(): boolean {
+    const { method, body, cancellation } = this.#request;
+    return !this.#isRepeated && accessOf(method) === 'read' && body === null && cancellation.reason === null;
   }
 
   #send(body: Buffer | UploadMeter | null): void {
@@ -99,7 +117,7 @@ export class UpstreamCall implements AnswerTarget {
     }
     try {
       const head = writeRequestHead({ method, target, host, headers, body: framing });
-      pool.send({ method, head, body, framing }, reader);
+      pool.send({ method, head, body, framing }, reader, this.#isRepeated);
     } catch (error) {
       this.failed(error);
     }

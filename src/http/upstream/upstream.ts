@@ -54,13 +54,16 @@ export interface UpstreamRequest {
 }
 
 /**
- * One upstream: a pool of connections, places for requests in flight and a deadline on silence. A request is sent at
- * most once, ever: of one whose connection broke nobody knows whether it was carried out.
+ * One upstream: a pool of connections, places for requests in flight and a deadline on silence. What writes is sent at
+ * most once, ever: of a request whose connection broke nobody knows whether it was carried out. What only reads is sent
+ * once more where a connection that was kept has ended without a byte for it.
  */
 export class Upstream {
   readonly #to: CallTo;
   readonly #pool: ConnectionPool;
   readonly #places: FairShare;
+  /** How many requests were sent a second time. */
+  repeated = 0;
 
   constructor({ name, url, timeoutSeconds, maxInFlight, ca, maxBodyBytes }: UpstreamOptions) {
     const origin = new URL(url);
@@ -70,7 +73,16 @@ export class Upstream {
       connectMilliseconds: timeoutSeconds * 1000,
       maxConnections: maxInFlight,
     });
-    this.#to = { name, timeoutSeconds, maxBodyBytes, host: origin.host, pool: this.#pool };
+    this.#to = {
+      name,
+      timeoutSeconds,
+      maxBodyBytes,
+      host: origin.host,
+      pool: this.#pool,
+      onRepeat: () => {
+        this.repeated += 1;
+      },
+    };
   }
 
   /** How many requests it has not answered yet. */
