@@ -31,7 +31,7 @@ export async function migrate<Tables>(database: Kysely<Tables>, migrations: Migr
   if (error === undefined) return;
   const failed = results?.find((result) => result.status === 'Error')?.migrationName;
   const step = failed === undefined ? '' : ` at "${failed}"`;
-  const reason = error instanceof Error ? error.message : 'for an unknown reason';
+  const reason = error instanceof Error ? error.message.replace(/\.$/, '') : 'for an unknown reason';
   throw new DatabaseError(`The database could not be brought up to date${step} and was left as it was: ${reason}.`, {
     cause: error,
   });

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely';
-import { migrate } from '../database/migrate.js';
-import { openDatabase, type DatabaseOptions } from '../database/open-database.js';
+import type { DatabaseOptions } from '../database/open-database.js';
+import { openMigrated } from '../database/open-migrated.js';
 import { migrations } from './migrations/migrations.js';
 import type { RegistryTables } from './tables.js';
 
@@ -20,9 +20,8 @@ export async function openRegistryDatabase({
   generation,
   ...options
 }: RegistryDatabaseOptions): Promise<RegistryDatabase> {
-  const database = openDatabase<RegistryTables>(options);
+  const database = await openMigrated<RegistryTables>(options, migrations);
   try {
-    await migrate(database, migrations);
     await database
       .insertInto('revision')
       .values({ id: 1, value: 0, generation })

@@ -11,6 +11,7 @@ import { addSequence } from '../../src/database/add-sequence.js';
 import { migrate, type Migrations } from '../../src/database/migrate.js';
 import { explainPostgresFailure } from '../../src/database/postgres-failure.js';
 import { openDatabase } from '../../src/database/open-database.js';
+import { openMigrated } from '../../src/database/open-migrated.js';
 import { isUniqueViolation } from '../../src/database/unique-violation.js';
 import { createPostgresDatabase, onEachDatabase, onServer, postgresAlone } from './each-database.js';
 
@@ -285,6 +286,17 @@ t.test('PostgreSQL: a database that cannot keep every text is refused, and left 
       /^The PostgreSQL database has the encoding LATIN1, in which not every text can be kept, .* "create database NAME encoding 'UTF8' template template0"/,
   });
   t.same(await database.introspection.getTables(), []);
+});
+
+t.test('PostgreSQL: a migration may take longer than a statement of a request', postgresAlone, async (t) => {
+  const pool = { maxConnections: 2, connectTimeoutSeconds: 5, statementTimeoutSeconds: 1 };
+  const wait = sql`select pg_sleep(1.2)`;
+  const slow: Migrations = {
+    '0001-slow': { up: (database: Kysely<unknown>) => wait.execute(database).then(() => undefined) },
+  };
+  const database = await openMigrated<Tables>({ url: await createPostgresDatabase(t), pool }, slow);
+  t.teardown(() => database.destroy());
+  await t.rejects(wait.execute(database), { name: 'DatabaseError', message: /took too long/ });
 });
 
 t.test('PostgreSQL: a connection that breaks is replaced', postgresAlone, async (t) => {

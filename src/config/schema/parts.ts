@@ -47,7 +47,8 @@ const pool = {
     minimum: 1,
     maximum: 600,
     default: 10,
-    description: 'How long a statement may take on PostgreSQL, waiting for locks included. After that: 503.',
+    description:
+      'How long a statement may take on PostgreSQL, waiting for locks included. After that: 503. A migration has an hour.',
   }),
 };
 
