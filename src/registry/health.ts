@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { requireWritable } from '../database/require-writable.js';
 import { failure, success } from '../rest/envelope.js';
 import type { RestApp } from '../rest/rest-app.js';
 import { readHistory } from './projection/history.js';
@@ -18,13 +18,13 @@ export function addHealth(app: RestApp, { database, projector }: HealthSources):
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
   app.get('/readyz', { config: { isOpen: true } }, async (_request, reply) => {
     try {
-      await sql`select 1`.execute(database);
+      await requireWritable(database);
       const { revision } = await readHistory(database);
       const isCurrent = !projector.isFailing && (await projector.hasProjected(revision));
       return success('Ready', { projection: isCurrent ? 'current' : 'behind' });
     } catch {
       reply.code(503);
-      return failure('The database is away');
+      return failure('The database is away, or cannot be written to');
     }
   });
 }

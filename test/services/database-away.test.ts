@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import t from 'tap';
-import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
+import { createPostgresDatabase, onServer, postgresAlone } from '../database/each-database.js';
 import { addWallet, balanceOf, bankPayout, identityOf, merchantA, servicesFixture } from './services-fixture.js';
 
 /** A way to PostgreSQL that a test can cut, or let nothing pass. */
@@ -107,3 +107,20 @@ t.test(
     });
   },
 );
+
+t.test('a database that can only be read is not ready, until it can be written to again', postgresAlone, async (t) => {
+  const url = await createPostgresDatabase(t);
+  const name = new URL(url).pathname.slice(1);
+  const { app } = await servicesFixture(t, { url });
+  const readiness = async () => (await app.inject('/readyz')).statusCode;
+  const makeReadOnly = async (value: 'on' | 'off') => {
+    await onServer(`alter database ${name} set default_transaction_read_only = ${value}`);
+  };
+  t.equal(await readiness(), 200);
+  await makeReadOnly('on');
+  await onServer(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
+  t.equal(await readiness(), 503, 'the connection is cut');
+  t.equal(await readiness(), 503, 'as after a failover, where the name leads to the standby for a while');
+  await makeReadOnly('off');
+  t.equal(await readiness(), 200, 'on a new connection');
+});
