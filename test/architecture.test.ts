@@ -69,7 +69,7 @@ const allowedImports: Readonly<Record<string, readonly string[]>> = {
   database: ['config'],
   adapters: ['gateway', 'registry/ports.ts', 'rest/strict-json.ts', 'policy', 'config', 'typebox', 'undici'],
   http: ['gateway', ...everywhere],
-  rest: ['telemetry/mask-keys.ts', 'config', 'node', 'typebox'],
+  rest: ['telemetry/mask-keys.ts', 'telemetry/process-metrics.ts', 'config', 'node', 'typebox'],
   services: ['rest', 'database', 'config', 'typebox'],
   registry: ['rest', 'database', 'gateway/records.ts', 'gateway/api-key.ts', ...everywhere],
   cli: ['http', 'audit', 'registry', 'services', 'rest', 'adapters', 'gateway', ...everywhere],

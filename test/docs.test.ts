@@ -5,6 +5,8 @@ import t from 'tap';
 import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/http/errors.js';
 import { denials } from '../src/policy/denials.js';
+import { registryFixture } from './registry/registry-fixture.js';
+import { servicesFixture } from './services/services-fixture.js';
 import { openLog } from './telemetry/open-log.js';
 import { makeCertificate } from './http/certificates.js';
 import { ask, connect, exchangeBytes, liveKey, requestBytes, startTestGateway, startUpstream } from './http/harness.js';
@@ -187,13 +189,25 @@ t.test('the audit log document names the fields of the lines, all of them and no
 
 t.test('the monitoring document, the dashboard and the alert rules name metrics that are there', async (t) => {
   const gateway = await startTestGateway(t);
-  const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
-  const metrics = [...text.matchAll(/^# TYPE (\w+) /gm)].map(([, name = '']) => name);
-  const own = metrics.filter((name) => name.startsWith('gateway_'));
-  const rows = tableOf(readFileSync('docs/monitoring.md', 'utf8'), 'metric', 'labels', 'what it is');
-  t.same(rows.map(([name = '']) => name.replaceAll('`', '')).toSorted(), own.toSorted(), 'each has its row');
+  const registry = await registryFixture(t, 'sqlite::memory:');
+  const services = await servicesFixture(t);
+  const texts = [
+    await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text(),
+    (await registry.app.inject('/metrics')).body,
+    (await services.app.inject('/metrics')).body,
+  ];
+  const metrics = [...texts.join('\n').matchAll(/^# TYPE (\w+) /gm)].map(([, name = '']) => name);
+  const told = ['metric', 'metric of the registry or the services'].map((column) =>
+    tableOf(readFileSync('docs/monitoring.md', 'utf8'), column, 'labels', 'what it is')
+      .map(([name = '']) => name.replaceAll('`', ''))
+      .toSorted(),
+  );
+  const own = [/^gateway_/, /^(?:registry|services)_/].map((part) =>
+    metrics.filter((name) => part.test(name)).toSorted(),
+  );
+  t.same(told, own, 'each has its row');
   for (const file of ['helm/files/dashboard.json', 'helm/files/alerts.yaml']) {
-    const used = readFileSync(file, 'utf8').match(/\b(?:gateway|nodejs)_\w+/g) ?? [];
+    const used = readFileSync(file, 'utf8').match(/\b(?:gateway|nodejs|registry|services)_\w+/g) ?? [];
     const unknown = used.filter((name) => !metrics.includes(name.replace(/_(?:bucket|count|sum)$/, '')));
     t.ok(used.length > 10, file);
     t.same(unknown, [], file);

@@ -62,7 +62,7 @@ spec:
 apiVersion: v1
 kind: Service
 metadata:
-  {{- include "merchant-gateway.metadata" $part | nindent 2 }}
+  {{- include "merchant-gateway.metadata" (merge (dict "labels" (dict "merchant-gateway/metrics" "true")) $part) | nindent 2 }}
 spec:
   selector:
     {{- include "merchant-gateway.selectorLabels" $part | nindent 4 }}

@@ -1,3 +1,4 @@
+import { ApiMetrics } from '../rest/api-metrics.js';
 import { describeRoutes } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import type { Pepper } from '../gateway/api-key.js';
@@ -14,6 +15,7 @@ import type { Clock, Logger, RecordsStore, Timers } from './ports.js';
 import type { Projector } from './projection/projector.js';
 import { followChanges, followProjection } from './propagation.js';
 import type { RegistryDatabase } from './registry-database.js';
+import { showRegistry } from './registry-metrics.js';
 
 /** What the admin API is made with. */
 export interface RegistryOptions {
@@ -37,6 +39,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   const { database, store, projector } = options;
   const app = createRestApp({ logger, admit: requireToken(token) });
   const description = describeRoutes(app, registryDescription);
+  showRegistry(new ApiMetrics(app, 'registry'), { database, store, projector });
   const context = {
     ...options,
     onChange: () => {

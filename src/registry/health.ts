@@ -1,4 +1,4 @@
-import { requireWritable } from '../database/require-writable.js';
+import { isWritable } from '../database/is-writable.js';
 import { failure, success } from '../rest/envelope.js';
 import type { RestApp } from '../rest/rest-app.js';
 import { readHistory } from './projection/history.js';
@@ -17,14 +17,12 @@ export interface HealthSources {
 export function addHealth(app: RestApp, { database, projector }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
   app.get('/readyz', { config: { isOpen: true } }, async (_request, reply) => {
-    try {
-      await requireWritable(database);
-      const { revision } = await readHistory(database);
-      const isCurrent = !projector.isFailing && (await projector.hasProjected(revision));
-      return success('Ready', { projection: isCurrent ? 'current' : 'behind' });
-    } catch {
+    if (!(await isWritable(database))) {
       reply.code(503);
       return failure('The database is away, or cannot be written to');
     }
+    const { revision } = await readHistory(database);
+    const isCurrent = !projector.isFailing && (await projector.hasProjected(revision));
+    return success('Ready', { projection: isCurrent ? 'current' : 'behind' });
   });
 }

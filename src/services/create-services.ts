@@ -1,4 +1,5 @@
 import type { Logger } from '../rest/answer-errors.js';
+import { ApiMetrics } from '../rest/api-metrics.js';
 import { describeRoutes, type OpenApi } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import type { AssertionVerifier } from './assertion-verifier.js';
@@ -37,9 +38,10 @@ export function createServices({ logger, assertions, connections, ...options }: 
   });
   if (connections !== null) shareConnections(app, connections);
   const openApi = describeRoutes(app, servicesDescription);
+  const metrics = new ApiMetrics(app, 'services');
   const context = { ...options, running: new Set<string>() };
   for (const addRoutes of [transactionRoutes, payoutRoutes, walletRoutes, customerRoutes]) addRoutes(app, context);
-  addHealth(app, options.database);
+  addHealth(app, metrics, options.database);
   app.get('/openapi.json', { config: { isOpen: true } }, () => openApi());
   return { app, openApi };
 }

@@ -398,8 +398,53 @@ t.test('each selector of the alerts is narrowed to the release', (t) => {
   t.ok(expressions.length > 10);
   const own = '{namespace="payments", service=~"release-merchant-gateway-.+", ';
   for (const expression of expressions) {
-    const metrics = [...expression.matchAll(/\b(?:gateway|nodejs)_\w+(?=(.{0,80}))/g)].map(([, rest = '']) => rest);
+    const metrics = [...expression.matchAll(/\b(?:gateway|nodejs|registry|services)_\w+(?=(.{0,80}))/g)].map(
+      ([, rest = '']) => rest,
+    );
     t.ok(metrics.length > 0 && metrics.every((rest) => rest.startsWith(own)), expression);
+  }
+  t.end();
+});
+
+t.test('figures of the registry and the services are read where they run, and missed nowhere else', (t) => {
+  const groupsOf = (manifests: readonly Manifest[]): readonly string[] => {
+    const rule = manifests.find(({ kind }) => kind === 'PrometheusRule');
+    return (rule as unknown as { spec: { groups: { name: string }[] } }).spec.groups.map(({ name }) => name);
+  };
+  const monitoring = { serviceMonitor: { enabled: true }, prometheusRule: { enabled: true } };
+  const watcher = { namespaceSelector: { matchLabels: { name: 'watchers' } } };
+  const values = { monitoring, networkPolicy: { enabled: true, monitoring: [watcher] } };
+  const cases = [
+    ['live-tls', ['registry']],
+    ['both-environments', ['registry']],
+    ['registry-alone', ['registry']],
+    ['backing-services', ['registry', 'services']],
+  ] as const;
+  for (const [profile, parts] of cases) {
+    const manifests = manifestsIn(render(profile, values));
+    t.same(groupsOf(manifests), ['merchant-gateway', ...parts.map((part) => `merchant-gateway-${part}`)], profile);
+    const monitor = manifests.find(({ kind }) => kind === 'ServiceMonitor');
+    const endpoint = { path: '/metrics', interval: '30s' };
+    t.match(monitor, {
+      spec: {
+        endpoints: [
+          { ...endpoint, port: 'management' },
+          { ...endpoint, port: 'api' },
+        ],
+      },
+    });
+    for (const part of parts) {
+      const own = manifests.filter(({ metadata }) => metadata.name.endsWith(`-${part}`));
+      const service = own.find(({ kind }) => kind === 'Service');
+      t.match(service, {
+        metadata: { labels: { 'merchant-gateway/metrics': 'true' } },
+        spec: { ports: [{ name: 'api' }] },
+      });
+      const policy = own.find(({ kind }) => kind === 'NetworkPolicy') as unknown as {
+        spec: { ingress: [{ from: object[] }] };
+      };
+      t.match(policy.spec.ingress[0].from.at(-1), watcher, `${profile} ${part}`);
+    }
   }
   t.end();
 });

@@ -84,7 +84,7 @@ t.test(
     }
     t.same(
       open.toSorted(),
-      ['/livez', '/openapi.json', '/readyz'].flatMap((path) => [`GET ${path}`, `HEAD ${path}`]).toSorted(),
+      ['/livez', '/metrics', '/openapi.json', '/readyz'].flatMap((path) => [`GET ${path}`, `HEAD ${path}`]).toSorted(),
     );
     for (const path of [
       '/livez/',

@@ -1,0 +1,55 @@
+import { onEachDatabase } from '../database/each-database.js';
+import { registryFixture } from './registry-fixture.js';
+
+onEachDatabase('operators see how far changes have come, and who asks for what', async (t, url) => {
+  const { app, call, createMerchant, createKey, database, outwait, store } = await registryFixture(t, url);
+  const text = async (): Promise<string> => (await app.inject('/metrics')).body;
+  const figures = async (): Promise<Record<string, number>> => {
+    const lines = (await text()).matchAll(/^registry_(\w+) (\S+)$/gm);
+    return Object.fromEntries([...lines].map(([, name = '', value]) => [name, Number(value)]));
+  };
+  const atFirst = { ready: 1, projection_failing: 0, gateways: 0, acknowledged_revision: NaN };
+  t.same(await figures(), { ...atFirst, revision: 0, projected_revision: 0 });
+
+  const { id } = await createMerchant();
+  const { keyId } = await createKey(id);
+  const gateway = { environment: 'live', host: 'a.internal', startedAt: '2026-01-01T00:00:00Z' } as const;
+  store.live = [
+    { ...gateway, instanceId: 'a', revision: 2, acknowledges: true },
+    { ...gateway, instanceId: 'b', revision: 1, acknowledges: false },
+  ];
+  const known = { ...atFirst, gateways: 2, acknowledged_revision: 1 };
+  t.same(await figures(), { ...known, revision: 2, projected_revision: 2 });
+
+  store.fails = (one) => (one === 'write' ? 'before' : null);
+  await outwait(call('POST', `/keys/${keyId}/revoke`), 1);
+  const waiting = { ...known, revision: 3, projected_revision: 2, projection_failing: 1 };
+  t.same(await figures(), waiting);
+  store.fails = () => 'before';
+  const unheard = { ...waiting, gateways: NaN, acknowledged_revision: NaN };
+  t.same(await figures(), unheard);
+
+  await call('GET', `/merchants/${id}`);
+  await call('GET', '/merchants/m_nobody');
+  await call('GET', '/nothing/here');
+  await app.inject({ url: '/merchants', headers: { authorization: 'Bearer wrong' } });
+  await app.inject('/livez');
+  const counts = (await text()).matchAll(
+    /^registry_requests_total\{route="(.*)",method="(.*)",status="(.*)"\} (\d+)$/gm,
+  );
+  t.same([...counts].map(([, ...parts]) => parts.join(' ')).toSorted(), [
+    '/keys/:id/revoke POST 202 1',
+    '/merchants GET 401 1',
+    '/merchants POST 201 1',
+    '/merchants/:id GET 200 1',
+    '/merchants/:id GET 404 1',
+    '/merchants/:id/keys POST 201 1',
+    'none GET 404 1',
+  ]);
+  t.match(await text(), /^registry_request_duration_seconds_count\{route="\/merchants\/:id"\} 2$/m);
+  t.match(await text(), /^process_cpu_seconds_total \S+$/m);
+  t.notMatch(await text(), id, 'nobody is named');
+
+  await database.destroy();
+  t.same(await figures(), { ...unheard, ready: 0, revision: NaN, projected_revision: NaN });
+});
