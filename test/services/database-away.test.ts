@@ -112,7 +112,12 @@ t.test('a database that can only be read is not ready, until it can be written t
   const url = await createPostgresDatabase(t);
   const name = new URL(url).pathname.slice(1);
   const { app } = await servicesFixture(t, { url });
-  const readiness = async () => (await app.inject('/readyz')).statusCode;
+  const readiness = async () => {
+    const { statusCode } = await app.inject('/readyz');
+    const figure = /^services_ready (\d)$/m.exec((await app.inject('/metrics')).body)?.[1];
+    t.equal(Number(figure), Number(statusCode === 200), 'the metrics say the same');
+    return statusCode;
+  };
   const makeReadOnly = async (value: 'on' | 'off') => {
     await onServer(`alter database ${name} set default_transaction_read_only = ${value}`);
   };
