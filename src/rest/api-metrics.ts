@@ -10,6 +10,7 @@ const buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
  */
 export class ApiMetrics {
   readonly #registry = new Registry();
+  #underWay: Promise<string> | null = null;
 
   /**
    * Counts the requests to the routes that are added after this, but for those that are open to everybody.
@@ -41,7 +42,7 @@ export class ApiMetrics {
     });
     app.get('/metrics', { config: { isOpen: true } }, async (_request, reply) => {
       reply.type(this.#registry.contentType);
-      return this.#registry.metrics();
+      return this.#read();
     });
   }
 
@@ -59,5 +60,13 @@ export class ApiMetrics {
         }
       },
     });
+  }
+
+  /** Whoever asks meanwhile gets the same: nobody needs a token, and each time the database is asked. */
+  #read(): Promise<string> {
+    this.#underWay ??= this.#registry.metrics().finally(() => {
+      this.#underWay = null;
+    });
+    return this.#underWay;
   }
 }
