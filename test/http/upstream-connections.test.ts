@@ -222,6 +222,38 @@ t.test('what only reads is sent once more, on a new connection, where a kept one
   }
 });
 
+t.test(
+  'it is not sent once more on a spare connection, which a service that is stopped ends as well',
+  hang,
+  async (t) => {
+    for (const end of withoutAnswer) {
+      for (const endsAtOnce of [true, false]) {
+        const sockets: Socket[] = [];
+        let requests = 0;
+        const service = await startService(t, (socket) => {
+          sockets.push(socket);
+          socket.on('data', () => {
+            requests += 1;
+            if (requests === 2) for (const each of endsAtOnce ? sockets : [socket]) end(each);
+            else if (requests === 3 && sockets.indexOf(socket) < 2) end(socket);
+            else void until(() => sockets.length > 1).then(() => setImmediate(() => socket.write(ok)));
+          });
+        });
+        const upstream = open(t, service.url);
+        const cancellation = new Cancellation();
+        const both = Promise.all([ask(upstream), ask(upstream, { cancellation })]);
+        setImmediate(() => {
+          cancellation.cancel(gone()); // its connection is opened all the same, and carries nothing
+        });
+        t.same(await both, ['ok', 'client_closed']);
+        t.equal(await ask(upstream), 'ok');
+        t.equal(sockets.length, 3);
+        t.equal(upstream.repeated, 1);
+      }
+    }
+  },
+);
+
 t.test('what may change something, has a body, or was answered in part is not sent again', async (t) => {
   const cut = (socket: Socket): unknown => socket.end();
   const body = (): Partial<UpstreamRequest> => ({ body: Readable.from([Buffer.from('{}')]), bodyBytes: 2 });

@@ -20,8 +20,8 @@ export interface PoolOptions {
 interface Waiting {
   readonly request: WireRequest;
   readonly reader: AnswerReader;
-  /** Whether no connection may carry it that has carried another request before. */
-  readonly onUnused: boolean;
+  /** No connection may carry it that was opened before; null: any may. */
+  readonly openedSince: number | null;
 }
 
 /** A connection that is being opened. */
@@ -81,16 +81,16 @@ export class ConnectionPool {
   /**
    * Sends a request at the end of the turn, on a connection that has rested for one: everything has been read by then, so that a
    * connection that the upstream has closed, or on which it sent what nobody had asked for, carries none.
-   * @param onUnused whether on a connection that has carried none before
+   * @param onNew whether on a connection that is opened from now on: a service that is stopped ends all the others
    */
-  send(request: WireRequest, reader: AnswerReader, onUnused: boolean): void {
+  send(request: WireRequest, reader: AnswerReader, onNew: boolean): void {
     if (this.#onClosed !== null) {
       reader.onFailure(new Error('the gateway is closing'));
       return;
     }
     // In front of the others, who would take a new connection where a kept one would do.
-    if (onUnused) this.#waiting.unshift({ request, reader, onUnused });
-    else this.#waiting.push({ request, reader, onUnused });
+    if (onNew) this.#waiting.unshift({ request, reader, openedSince: performance.now() });
+    else this.#waiting.push({ request, reader, openedSince: null });
     this.#serveSoon();
   }
 
@@ -125,7 +125,7 @@ export class ConnectionPool {
     const now = performance.now();
     for (const next of this.#waiting.splice(0)) {
       if (next.reader.isSettled) continue;
-      const connection = next.onUnused ? this.#takeUnused() : this.#takeIdle(now);
+      const connection = next.openedSince === null ? this.#takeIdle(now) : this.#takeNew(next.openedSince, now);
       if (connection === null) this.#waiting.push(next);
       else connection.carry(next.request, next.reader);
     }
@@ -159,8 +159,8 @@ export class ConnectionPool {
     return null;
   }
 
-  #takeUnused(): Connection | null {
-    const index = this.#idle.findIndex(({ isUsed }) => !isUsed);
+  #takeNew(openedSince: number, now: number): Connection | null {
+    const index = this.#idle.findIndex((idle) => idle.openedAt >= openedSince && !idle.isStale(now));
     return this.#idle.splice(index, index < 0 ? 0 : 1)[0] ?? null;
   }
 

@@ -41,6 +41,7 @@ const longestIdleMilliseconds = 600_000;
 
 /** One connection to an upstream, which carries one request at a time. */
 export class Connection {
+  readonly openedAt = performance.now();
   readonly #socket: Socket;
   readonly #events: ConnectionEvents;
   readonly #parser: AnswerParser;
@@ -51,7 +52,7 @@ export class Connection {
   /** Whether it had carried another request before this one, for which nothing has come yet. */
   #mayCross = false;
   #idleMilliseconds = idleMilliseconds;
-  #idleSince = performance.now();
+  #idleSince = this.openedAt;
   /** Whether the other side was gone when something was written: null, where nobody looks. */
   #hasFailedToWrite: boolean | null = null;
 
@@ -84,11 +85,6 @@ export class Connection {
       this.#ended(new Error('the connection was closed'));
       events.onClose(this);
     });
-  }
-
-  /** Whether it has carried a request. */
-  get isUsed(): boolean {
-    return this.#isUsed;
   }
 
   /** Whether it is idle for so long that the upstream may be about to close it. */
