@@ -4,6 +4,9 @@ import type { Environment } from '../policy/key-format.js';
 /** What the store says of itself: it is seeded, and with whose records. */
 export type MetaRecord = ReturnType<typeof parseMetaRecord>;
 
+/** What stands in the store as its meta record: of no generation where it is damaged, or of a layout that is not known. */
+export type StoredMeta = MetaRecord | { readonly generation: null };
+
 /** A record to put into the store, or to take out of it where the value is null. */
 export interface StoreEntry {
   /** `key:<lookupId>` or `merchant:<id>`; the adapter puts its prefix in front. */
@@ -26,8 +29,8 @@ export interface LiveGateway {
  * is rejected where the store cannot be asked; a write that is rejected may still have happened.
  */
 export interface RecordsStore {
-  /** Null where there is none, or none of a layout that is known. */
-  readMeta(): Promise<MetaRecord | null>;
+  /** Null where there is none: then nobody's records are there, or somebody took it away so that all is written anew. */
+  readMeta(): Promise<StoredMeta | null>;
   /**
    * Begins to look at the store and to write it. What another process has begun ends by that, on one server: it publishes nothing more.
    * @returns whether each part of it has every change that was written: false where one was emptied, or went back

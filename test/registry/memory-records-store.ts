@@ -1,4 +1,4 @@
-import type { LiveGateway, MetaRecord, RecordsStore, StoreEntry } from '../../src/registry/ports.js';
+import type { LiveGateway, MetaRecord, RecordsStore, StoredMeta, StoreEntry } from '../../src/registry/ports.js';
 
 /** What the registry asks of a store. */
 export type StoreCall = 'readMeta' | 'readRevision' | 'writeMeta' | 'write' | 'publishRevision' | 'gateways' | 'names';
@@ -12,7 +12,7 @@ export interface TestGateway extends LiveGateway {
 export class MemoryRecordsStore implements RecordsStore {
   readonly records = new Map<string, object>();
   readonly calls: StoreCall[] = [];
-  meta: MetaRecord | null = null;
+  meta: StoredMeta | null = null;
   revision = 0;
   live: TestGateway[] = [];
   /** Says whether a call fails: before it has any effect, half-way, or after all of it. */
@@ -20,7 +20,7 @@ export class MemoryRecordsStore implements RecordsStore {
   /** Looks at each write before it happens. */
   onWrite: (entries: readonly StoreEntry[]) => void | Promise<void> = () => undefined;
 
-  readMeta(): Promise<MetaRecord | null> {
+  readMeta(): Promise<StoredMeta | null> {
     return this.#do('readMeta', () => this.meta);
   }
 

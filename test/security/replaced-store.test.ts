@@ -133,3 +133,30 @@ t.test('a registry on another database writes nothing at all', { skip: withoutRe
   for (let count = 0; count < 2; count += 1) await t.rejects(wrong.run(), /another registry's: of its 4 records/);
   t.same(await take(), before);
 });
+
+// A damaged meta record counted as none, which is how an operator asks that everything be written anew: every record was removed.
+t.test('a damaged meta record lets no registry on another database in', { skip: withoutRedis }, async (t) => {
+  const { client, context, id, projection, store, take } = await start(t);
+  for (let count = 0; count < 3; count += 1) await createKey(context, 'test', id, { environment: 'live' });
+  await projection.run();
+  const { database, time } = await projectionFixture(t, 'sqlite::memory:');
+  const wrong = new Projection({
+    ...{ database, store, clock: time, monotonic: time.monotonic, holder: 'wrong', newGeneration: () => 'wrong' },
+  });
+  for (const damaged of ['', '{', '[]', '{"version":2,"generation":"generation-0"}']) {
+    await client.set('mg:meta', damaged);
+    const before = await take();
+    await t.rejects(wrong.run(), /another registry's: of its 4 records this database knows 0/, damaged);
+    t.same(await take(), before);
+    await projection.run();
+    t.match(await store.readMeta(), { version: 1, generation: String }, 'that of its own store is written again');
+    t.same([...(await take()).keys()].sort(), [...before.keys()].sort());
+  }
+  await client.del('mg:meta');
+  await wrong.run();
+  t.same(
+    [...(await take()).keys()].sort(),
+    ['mg:meta', 'mg:revision', 'mg:writer'],
+    'whoever wants that takes it away',
+  );
+});

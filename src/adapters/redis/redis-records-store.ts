@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import type { LiveGateway, MetaRecord, RecordsStore, StoreEntry } from '../../registry/ports.js';
+import type { LiveGateway, MetaRecord, RecordsStore, StoredMeta, StoreEntry } from '../../registry/ports.js';
 import { connectRedis } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { GatewayDirectory } from './gateway-directory.js';
@@ -11,7 +11,7 @@ import { highestThatStayed, recordWrite } from './record-write.js';
 import { revisionIn } from './revision.js';
 import { SameServer } from './same-server.js';
 import { scanNames } from './scan-names.js';
-import { usableMetaRecord } from './store-state.js';
+import { storedMeta } from './store-state.js';
 import { WriterMark } from './writer-mark.js';
 
 const entriesAtATime = 500;
@@ -66,8 +66,8 @@ export class RedisRecordsStore implements RecordsStore {
     this.#mark = new WriterMark(redis, this.#names.writer);
   }
 
-  async readMeta(): Promise<MetaRecord | null> {
-    return usableMetaRecord(await this.#redis.get(this.#names.meta));
+  async readMeta(): Promise<StoredMeta | null> {
+    return storedMeta(await this.#redis.get(this.#names.meta));
   }
 
   /** A server is emptied, or goes back, as a whole: the meta record and the revision tell. */

@@ -1,4 +1,5 @@
 import { MalformedRecord, parseMetaRecord } from '../../gateway/records.js';
+import type { StoredMeta } from '../../registry/ports.js';
 import { revisionIn } from './revision.js';
 
 const notAsked = 'it is not known yet whether the store is seeded';
@@ -79,12 +80,13 @@ function readMetaRecord(meta: string | null): ReturnType<typeof parseMetaRecord>
   }
 }
 
-/** A meta record as it is stored; null where there is none, or one that cannot be used. */
-export function usableMetaRecord(meta: string | null): ReturnType<typeof parseMetaRecord> | null {
+/** A meta record as it is stored; of no generation where it cannot be used, null where there is none. */
+export function storedMeta(meta: string | null): StoredMeta | null {
+  if (meta === null) return null;
   try {
     return readMetaRecord(meta);
   } catch (error) {
-    if (error instanceof MalformedRecord) return null;
+    if (error instanceof MalformedRecord) return { generation: null };
     throw error;
   }
 }

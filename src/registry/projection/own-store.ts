@@ -1,4 +1,4 @@
-import type { MetaRecord, RecordsStore } from '../ports.js';
+import type { RecordsStore, StoredMeta } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { hasHad, readHistory } from './history.js';
 import { strangeNames } from './pages.js';
@@ -26,11 +26,11 @@ export class OwnStore {
 
   /**
    * Says whether to go on; false where the look was ended.
-   * @throws Error where the store has a history that this database never had, and most of what it holds is strange to it
+   * @throws Error where the store has a history that this database never had, or names none, and most of what it holds is strange to it
    */
-  async require({ generation }: MetaRecord): Promise<boolean> {
+  async require({ generation }: StoredMeta): Promise<boolean> {
     const { database, store, mayGoOn } = this.#options;
-    if (await hasHad(database, generation)) return true;
+    if (generation !== null && (await hasHad(database, generation))) return true;
     const history = await readHistory(database);
     const of = JSON.stringify([generation, history]);
     if (this.#refused?.of === of) throw this.#refused.error;

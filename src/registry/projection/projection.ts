@@ -60,7 +60,7 @@ export class Projection {
     const named = await store.readRevision();
     this.#published = Math.max(this.#published, named);
     const isBehind = (await readHistory(database)).revision < this.#published;
-    if (!this.#isContinued || meta === null || isBehind) await this.#continueHistory();
+    if (!this.#isContinued || (meta?.generation ?? null) === null || isBehind) await this.#continueHistory();
     const history = await readHistory(database);
     const isOurs = meta?.generation === history.generation;
     this.#isBehind = await this.#hasLostChanges(named, history.revision);

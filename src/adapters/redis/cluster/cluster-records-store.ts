@@ -1,4 +1,4 @@
-import type { LiveGateway, MetaRecord, RecordsStore, StoreEntry } from '../../../registry/ports.js';
+import type { LiveGateway, MetaRecord, RecordsStore, StoredMeta, StoreEntry } from '../../../registry/ports.js';
 import type { RedisAddress } from '../connection.js';
 import { GatewayDirectory } from '../gateway-directory.js';
 import { Outage } from '../outage.js';
@@ -7,7 +7,7 @@ import { RecordNames } from '../record-names.js';
 import { highestThatStayed, recordWrite } from '../record-write.js';
 import { revisionIn } from '../revision.js';
 import { scanNames } from '../scan-names.js';
-import { usableMetaRecord } from '../store-state.js';
+import { storedMeta } from '../store-state.js';
 import { asText, callEach, callOne } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
 import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
@@ -63,16 +63,16 @@ export class ClusterRecordsStore implements RecordsStore {
     masters.agree().catch(() => undefined);
   }
 
-  async readMeta(): Promise<MetaRecord | null> {
+  async readMeta(): Promise<StoredMeta | null> {
     if (!this.#masters.hearing) await this.#agree();
-    return usableMetaRecord(await this.#get(this.#names.meta));
+    return storedMeta(await this.#get(this.#names.meta));
   }
 
   async begin(): Promise<boolean> {
     await this.#agree();
     this.#base = this.#masters.epoch;
     const meta = await this.#get(this.#names.meta);
-    await this.#proofs.check(meta ?? '', usableMetaRecord(meta)?.generation ?? '');
+    await this.#proofs.check(meta ?? '', storedMeta(meta)?.generation ?? '');
     return this.#proofs.missing === 0;
   }
 
