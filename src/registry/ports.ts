@@ -54,7 +54,8 @@ export interface RecordsStore {
   readRevision(): Promise<number>;
   /**
    * Tells gateways that every record of this revision is written, which they then acknowledge. Rejected, on one server, where it
-   * is not the one, or lacks some of what was written, since `begin()`: another may have taken its place.
+   * is not the one, or lacks some of what was written, since `begin()`: another may have taken its place. Rejected, in a Cluster,
+   * where a later revision was published.
    */
   publishRevision(revision: number): Promise<void>;
   /** Those that live, of every environment. */

@@ -152,6 +152,22 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     );
   });
 
+  // It was a plain SET: gateways took the store for one that has lost changes, and answered 503 until all was written anew.
+  await t.test('a registry that was paused does not set the revision back', async (t) => {
+    const paused = await openStore(t, cluster);
+    await paused.begin();
+    await store.publishRevision(2);
+    await t.rejects(paused.publishRevision(1), /another registry has published a later revision/);
+    t.equal(await store.readRevision(), 2);
+    await store.publishRevision(2);
+    for (const damaged of ['', 'x', '2.5', 'nan', 'inf', String(2 ** 51)]) {
+      await cluster.set('mg:revision', damaged);
+      await store.publishRevision(1);
+      t.equal(await store.readRevision(), 1, `${damaged}: what is no revision is replaced`);
+    }
+    await cluster.set('mg:revision', '0');
+  });
+
   await t.test('records are read as they are stored, at every master', async (t) => {
     const ids = await Promise.all((await masters()).map((node, index) => idAt(cluster, node, `stored${index}`)));
     for (const id of ids) await cluster.set(`mg:key:${id}`, `"${id}"`);

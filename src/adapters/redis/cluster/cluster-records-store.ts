@@ -5,12 +5,24 @@ import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
 import { RecordNames } from '../record-names.js';
 import { highestThatStayed, recordWrite } from '../record-write.js';
-import { revisionIn } from '../revision.js';
+import { highestRevision, revisionIn } from '../revision.js';
 import { scanNames } from '../scan-names.js';
 import { storedMeta } from '../store-state.js';
 import { asText, callEach, callOne } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
 import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
+
+/**
+ * A registry that was paused, and whose lease another one has, wakes with an older revision: gateways would take the store for one
+ * that has lost changes. What is no revision is replaced.
+ * KEYS: the revision. ARGV: the one to be published. Returns whether it was.
+ */
+const unlessFurther = `
+  local named = tonumber(redis.call('GET', KEYS[1]) or '')
+  local isRevision = named and named % 1 == 0 and named <= ${highestRevision}
+  if isRevision and named > tonumber(ARGV[1]) then return 0 end
+  redis.call('SET', KEYS[1], ARGV[1])
+  return 1`;
 
 /**
  * The gateways' store on the masters of a Cluster, as the registry writes it: records, then the markers of their slots,
@@ -86,7 +98,7 @@ export class ClusterRecordsStore implements RecordsStore {
     // Both or none: without the index nobody could tell what a slot lacks.
     const index = "redis.call('DEL', KEYS[1]) redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])";
     await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(revision), everySlot] });
-    await this.#set(this.#names.meta, JSON.stringify(meta));
+    await callOne(this.#masters, { name: this.#names.meta, command: ['SET', this.#names.meta, JSON.stringify(meta)] });
   }
 
   async write(entries: readonly StoreEntry[], change: number): Promise<number> {
@@ -113,8 +125,11 @@ export class ClusterRecordsStore implements RecordsStore {
     return revisionIn(await this.#get(this.#names.revision)) ?? 0;
   }
 
-  publishRevision(revision: number): Promise<void> {
-    return this.#set(this.#names.revision, String(revision));
+  async publishRevision(revision: number): Promise<void> {
+    const name = this.#names.revision;
+    const command = ['EVAL', unlessFurther, '1', name, String(revision)];
+    if ((await callOne(this.#masters, { name, command })) === 1) return;
+    throw new Error('another registry has published a later revision; the store is looked at anew');
   }
 
   gateways(): Promise<readonly LiveGateway[]> {
@@ -148,9 +163,5 @@ export class ClusterRecordsStore implements RecordsStore {
 
   async #get(name: string): Promise<string | null> {
     return asText(await callOne(this.#masters, { name, command: ['GET', name] }));
-  }
-
-  async #set(name: string, text: string): Promise<void> {
-    await callOne(this.#masters, { name, command: ['SET', name, text] });
   }
 }
