@@ -1,9 +1,13 @@
 import { DEFAULT_MIGRATION_TABLE, Migrator, sql, type Kysely, type Migration } from 'kysely';
 import { DatabaseError } from './database-error.js';
+import { limitLockWait } from './limit-lock-wait.js';
 import { requireUtf8 } from './require-utf8.js';
 
 /** Migrations by name; they run in the order of their names and are never changed once released. */
 export type Migrations = Readonly<Record<string, Migration>>;
+
+/** Whoever asks for what a migration waits to lock waits behind it: shorter than a request waits for its statement. */
+const lockWaitMilliseconds = 5000;
 
 /**
  * Runs the migrations that this database has not seen, in one transaction.
@@ -25,7 +29,7 @@ export async function migrate<Tables>(database: Kysely<Tables>, migrations: Migr
   }
   const migrator = new Migrator({
     db: database,
-    provider: { getMigrations: () => Promise.resolve({ ...migrations }) },
+    provider: { getMigrations: () => Promise.resolve(limited(migrations)) },
   });
   const { error, results } = await migrator.migrateToLatest();
   if (error === undefined) return;
@@ -35,6 +39,20 @@ export async function migrate<Tables>(database: Kysely<Tables>, migrations: Migr
   throw new DatabaseError(`The database could not be brought up to date${step} and was left as it was: ${reason}.`, {
     cause: error,
   });
+}
+
+/** Not the wait for another process's migrations, which comes before them. */
+function limited(migrations: Migrations): Record<string, Migration> {
+  const each = Object.entries(migrations).map(([name, migration]): [string, Migration] => [
+    name,
+    {
+      up: async (transaction) => {
+        await limitLockWait(transaction, lockWaitMilliseconds);
+        await migration.up(transaction);
+      },
+    },
+  ]);
+  return Object.fromEntries(each);
 }
 
 async function appliedMigrations<Tables>(database: Kysely<Tables>): Promise<string[]> {

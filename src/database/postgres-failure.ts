@@ -13,6 +13,7 @@ const remedies: Readonly<Record<string, string>> = {
   '42501': 'the user may not connect to it; grant CONNECT',
   '53300': 'it has too many connections; allow more, or stop some',
   '57014': 'a statement took too long; look for what holds it up, or allow it more time',
+  '55P03': 'another one uses what has to be changed; look for what is long under way, a backup perhaps, and try again',
   '25P03': 'it ended a transaction that had paused; try again',
   '25006': 'it takes no changes, as a standby does; point the URL at the primary',
   '40P01': 'it ended a deadlock; try again',

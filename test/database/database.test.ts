@@ -299,6 +299,36 @@ t.test('PostgreSQL: a migration may take longer than a statement of a request', 
   await t.rejects(wait.execute(database), { name: 'DatabaseError', message: /took too long/ });
 });
 
+// With the hour of a migration one that waited, for a backup perhaps, would have had every request wait behind it.
+t.test('PostgreSQL: a migration waits for a lock no longer than requests can', postgresAlone, async (t) => {
+  const url = await createPostgresDatabase(t);
+  const database = openDatabase<Tables>({ url });
+  t.teardown(() => database.destroy());
+  await migrate(database, first);
+  const alter: Migrations = {
+    ...first,
+    '0002-alter': {
+      up: async (database: Kysely<unknown>) => {
+        const { rows } = await sql<object>`show lock_timeout`.execute(database);
+        t.same(rows, [{ lock_timeout: '5s' }]);
+        // Sooner than that, so that nobody has to wait here.
+        await sql`set local lock_timeout = 1`.execute(database);
+        await database.schema.alterTable('things').addColumn('more', 'text').execute();
+      },
+    },
+  };
+  await database.transaction().execute(async (transaction) => {
+    await transaction.selectFrom('things').selectAll().execute();
+    await t.rejects(openMigrated<Tables>({ url }, alter), {
+      name: 'DatabaseError',
+      message: /at "0002-alter" and was left as it was: .* another one uses what has to be changed/,
+    });
+  });
+  const migrated = await openMigrated<Tables>({ url }, alter);
+  t.teardown(() => migrated.destroy());
+  t.same(await sql`show lock_timeout`.execute(migrated).then(({ rows }) => rows), [{ lock_timeout: '0' }]);
+});
+
 t.test('PostgreSQL: a connection that breaks is replaced', postgresAlone, async (t) => {
   const database = openDatabase<Tables>({ url: await createPostgresDatabase(t) });
   t.teardown(() => database.destroy());

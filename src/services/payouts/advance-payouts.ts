@@ -131,7 +131,7 @@ export function endFailed(database: ServicesDatabase, payout: PayoutRow, reason:
   const { id, amount, currency, wallet_id: walletId, merchant_id: merchantId, environment } = payout;
   const tenant = { merchantId, environment };
   return database.transaction().execute(async (transaction) => {
-    await limitLockWait(transaction, lockWaitMilliseconds);
+    await limitLockWait<ServicesTables>(transaction, lockWaitMilliseconds);
     await joinAdding(transaction, tenant);
     const ended = await transaction
       .updateTable('payouts')
