@@ -97,6 +97,12 @@ function openAccessLog({ accessLog, environment }: Config, secret: LogSecret, lo
       onReopened: () => {
         log.info({ destination }, 'the access log goes on in a new file');
       },
+      onOtherWriter: () => {
+        log.error(
+          { destination },
+          'something else writes to the access log as well: give each gateway a file of its own',
+        );
+      },
       onProblem: (problem) => {
         if (problem === null) log.info('the access log is written again');
         else log.error({ problem }, 'the access log cannot be written');

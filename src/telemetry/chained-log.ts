@@ -1,7 +1,8 @@
-import { fstat, mkdirSync, open, openSync, stat, close } from 'node:fs';
+import { fstat, fstatSync, mkdirSync, open, openSync, stat, close } from 'node:fs';
 import path from 'node:path';
 import { Chain } from './chain.js';
 import type { LogSecret } from './chain.js';
+import { FileGrowth } from './file-growth.js';
 import { LineWriter } from './line-writer.js';
 import type { LineSink } from './line-sink.js';
 import { readFileEnd } from './predecessor.js';
@@ -18,6 +19,8 @@ export interface ChainedLogOptions {
   readonly onReopenFailure: (error: Error) => void;
   /** Told when lines go on into a new file. */
   readonly onReopened?: () => void;
+  /** Told once that another process writes the file as well. */
+  readonly onOtherWriter?: () => void;
   /** Told why lines are not getting out, and, with null, when they are again. */
   readonly onProblem?: (problem: string | null) => void;
   /** Milliseconds between checkpoints; a minute unless given. */
@@ -34,7 +37,9 @@ export class ChainedLog implements LineSink {
   readonly #writer: LineWriter;
   readonly #timers: NodeJS.Timeout[];
   #descriptor: number;
+  #growth: FileGrowth;
   #lost = 0;
+  #foreignBytes = 0;
   #told: string | null = null;
   #reopening = false;
   #reopenFailed = false;
@@ -50,6 +55,7 @@ export class ChainedLog implements LineSink {
     if (this.#file !== null) mkdirSync(path.dirname(this.#file), { recursive: true });
     const end = this.#file === null ? null : readFileEnd(this.#file);
     this.#descriptor = this.#file === null ? 1 : openSync(this.#file, 'a', 0o640);
+    this.#growth = new FileGrowth(this.#file === null ? 0 : fstatSync(this.#descriptor).size);
     this.#writer = new LineWriter(this.#descriptor);
     this.#chain = new Chain(secret, environment);
     // What a killed process had begun to write gets its line end, so that it spoils no line of this one.
@@ -60,7 +66,7 @@ export class ChainedLog implements LineSink {
         this.#checkpoint('interval');
       }, checkpointMilliseconds).unref(),
       setInterval(() => {
-        this.#reopenIfRenamed();
+        this.#look();
         this.#tellOfProblem();
       }, renameMilliseconds).unref(),
     ];
@@ -79,6 +85,10 @@ export class ChainedLog implements LineSink {
 
   lost(): number {
     return this.#lost;
+  }
+
+  foreignBytes(): number {
+    return this.#foreignBytes;
   }
 
   heldBytes(): number {
@@ -124,23 +134,32 @@ export class ChainedLog implements LineSink {
   }
 
   #takeIfOther(descriptor: number): void {
-    isSameFile(descriptor, this.#descriptor, (same) => {
-      this.#reopening = false;
-      if (same || this.#closing !== null) {
-        close(descriptor);
-        return;
-      }
-      this.#reopenFailed = false;
-      this.#isFileGone = false;
-      this.#checkpoint('file-end');
-      this.#descriptor = descriptor;
-      this.#writer.switchTo(descriptor);
-      this.#checkpoint('file-start');
-      this.#options.onReopened?.();
+    fstat(descriptor, (error, opened) => {
+      fstat(this.#descriptor, (heldError, held) => {
+        this.#reopening = false;
+        const isSame = heldError === null && held.ino === opened.ino && held.dev === opened.dev;
+        if (error !== null || isSame || this.#closing !== null) {
+          close(descriptor);
+          return;
+        }
+        this.#goOnIn(descriptor, opened.size);
+      });
     });
   }
 
-  #reopenIfRenamed(): void {
+  #goOnIn(descriptor: number, size: number): void {
+    this.#reopenFailed = false;
+    this.#isFileGone = false;
+    this.#checkpoint('file-end');
+    this.#descriptor = descriptor;
+    this.#growth = new FileGrowth(size);
+    this.#writer.switchTo(descriptor);
+    this.#checkpoint('file-start');
+    this.#options.onReopened?.();
+  }
+
+  /** Looks at whether the file was renamed, and whether another process writes it. */
+  #look(): void {
     const file = this.#file;
     if (file === null || this.#reopening) return;
     stat(file, (error, there) => {
@@ -148,18 +167,19 @@ export class ChainedLog implements LineSink {
         this.reopen();
         return;
       }
+      const growth = this.#growth;
+      const { written } = this.#writer;
       fstat(this.#descriptor, (heldError, held) => {
-        if (heldError === null && (held.ino !== there.ino || held.dev !== there.dev)) this.reopen();
+        // Lines go on into another file since.
+        if (heldError !== null || growth !== this.#growth) return;
+        if (held.ino !== there.ino || held.dev !== there.dev) this.reopen();
+        else if (held.isFile()) this.#countForeign(growth.foreignBytes(held.size, written, this.#writer.handed));
       });
     });
   }
-}
 
-function isSameFile(one: number, other: number, callback: (same: boolean) => void): void {
-  fstat(one, (firstError, first) => {
-    fstat(other, (secondError, second) => {
-      const known = firstError === null && secondError === null;
-      callback(known && first.ino === second.ino && first.dev === second.dev);
-    });
-  });
+  #countForeign(bytes: number): void {
+    if (bytes > 0 && this.#foreignBytes === 0) this.#options.onOtherWriter?.();
+    this.#foreignBytes += bytes;
+  }
 }

@@ -6,6 +6,8 @@ export interface LineSink {
   problem(): string | null;
   /** How many lines had no room and are gone for good. */
   lost(): number;
+  /** How many bytes something else has put into the file meanwhile. */
+  foreignBytes(): number;
   /** Bytes that wait to be written. */
   heldBytes(): number;
   /** Writes out what is still in memory, as far as that is possible within the time. */

@@ -23,6 +23,8 @@ interface Segment {
   pending: Buffer | null;
   /** How much of that was taken already. */
   taken: number;
+  /** How much the file has taken in all. */
+  written: number;
   syncWanted: boolean;
 }
 
@@ -49,6 +51,17 @@ export class LineWriter {
 
   get heldBytes(): number {
     return this.#heldBytes;
+  }
+
+  /** How many bytes the newest file has taken. */
+  get written(): number {
+    return this.#newest.written;
+  }
+
+  /** How many bytes it may have taken by now: those that are being written as well. */
+  get handed(): number {
+    const { written, pending, taken } = this.#newest;
+    return written + (pending === null ? 0 : pending.length - taken);
   }
 
   /** Why lines are not getting out, in words for an operator; null while they are. */
@@ -141,6 +154,7 @@ export class LineWriter {
       this.#failure = error === null || isFullPipe ? null : `writing fails: ${error.code ?? error.message}`;
       this.#heldBytes -= written;
       segment.taken += written;
+      segment.written += written;
       if (segment.taken === bytes.length) {
         segment.pending = null;
         segment.taken = 0;
@@ -170,5 +184,5 @@ export class LineWriter {
 }
 
 function segmentFor(descriptor: number): Segment {
-  return { descriptor, held: new HeldBytes(), pending: null, taken: 0, syncWanted: false };
+  return { descriptor, held: new HeldBytes(), pending: null, taken: 0, written: 0, syncWanted: false };
 }

@@ -2,6 +2,7 @@ import { Counter, Gauge, Registry } from 'prom-client';
 import type { RenderedMetrics } from './aggregate-figures.js';
 import { DurationHistogram } from './duration-histogram.js';
 import type { DurationHistogramOptions } from './duration-histogram.js';
+import type { LineSink } from './line-sink.js';
 import { collectProcessMetrics } from './process-metrics.js';
 import { RequestCounts } from './request-counts.js';
 import type { RequestLabels } from './request-counts.js';
@@ -22,11 +23,7 @@ export interface RequestDurations {
 export interface GatewayState {
   readonly isReady: () => boolean;
   readonly keyStoreProblem: () => string | null;
-  readonly accessLog: {
-    problem(): string | null;
-    lost(): number;
-    heldBytes(): number;
-  };
+  readonly accessLog: Omit<LineSink, 'write' | 'close'>;
 }
 
 const buckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -230,13 +227,22 @@ export class GatewayMetrics {
       'max',
     );
     this.gauge('gateway_access_log_held_bytes', 'Bytes of lines that wait to be written.', () => accessLog.heldBytes());
+    this.#counter('gateway_access_log_lines_lost_total', 'Lines that had no room in memory, and are gone.', () =>
+      accessLog.lost(),
+    );
+    this.#counter('gateway_access_log_foreign_bytes_total', 'Bytes in the access log that something else wrote.', () =>
+      accessLog.foreignBytes(),
+    );
+  }
+
+  #counter(name: string, help: string, value: () => number): void {
     new Counter({
-      name: 'gateway_access_log_lines_lost_total',
-      help: 'Lines that had no room in memory while the access log could not be written.',
+      name,
+      help,
       registers: [this.#registry],
       collect() {
         this.reset();
-        this.inc(accessLog.lost());
+        this.inc(value());
       },
     });
   }

@@ -56,6 +56,7 @@ class LogUnderTest implements LineSink {
   }
   problem = (): string | null => this.trouble;
   lost = (): number => this.#log.lost();
+  foreignBytes = (): number => this.#log.foreignBytes();
   heldBytes = (): number => this.#log.heldBytes();
   close = (milliseconds: number): Promise<void> => this.#log.close(milliseconds);
 

@@ -205,6 +205,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
       write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>),
       problem: () => null,
       lost: () => 0,
+      foreignBytes: () => 0,
       heldBytes: () => 0,
       close: () => Promise.resolve(),
     },

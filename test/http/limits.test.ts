@@ -251,7 +251,7 @@ t.test('one key cannot shut another merchant out of a service', async (t) => {
 });
 
 t.test('the management listener takes a bounded number of connections', async (t) => {
-  const accessLog = { problem: () => null, lost: () => 0, heldBytes: () => 0 };
+  const accessLog = { problem: () => null, lost: () => 0, foreignBytes: () => 0, heldBytes: () => 0 };
   const metrics = new GatewayMetrics('live', { isReady: () => true, keyStoreProblem: () => null, accessLog });
   const management = createManagement({
     health: () => ({ problems: [], warnings: [], details: {} }),

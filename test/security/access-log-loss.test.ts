@@ -19,6 +19,7 @@ t.test('no request is taken while the access log cannot be written', async (t) =
     write: (line: string) => written.push(line),
     problem: () => problem,
     lost: () => 0,
+    foreignBytes: () => 0,
     heldBytes: () => 0,
     close: () => Promise.resolve(),
   };

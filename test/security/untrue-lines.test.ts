@@ -58,6 +58,7 @@ t.test('a request that is refused before anything is decided has its client addr
       write: (line) => lines.push(JSON.parse(line) as Line),
       problem: () => problem,
       lost: () => 0,
+      foreignBytes: () => 0,
       heldBytes: () => 0,
       close: () => Promise.resolve(),
     },

@@ -78,7 +78,7 @@ t.test('a value is cut at its limit, and it shows that it was cut', (t) => {
 t.test('requests are counted by what was decided, and readiness is what it is at the moment of asking', async (t) => {
   let ready = false;
   let problem: string | null = 'the disk is full';
-  const accessLog = { problem: () => problem, lost: () => 3, heldBytes: () => 17 };
+  const accessLog = { problem: () => problem, lost: () => 3, foreignBytes: () => 5, heldBytes: () => 17 };
   const metrics = new GatewayMetrics('test', { isReady: () => ready, keyStoreProblem: () => problem, accessLog });
   metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
   metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
@@ -108,6 +108,7 @@ t.test('requests are counted by what was decided, and readiness is what it is at
     ['gateway_access_log_failing', 1, 0],
     ['gateway_access_log_held_bytes', 17, 17],
     ['gateway_access_log_lines_lost_total', 3, 3],
+    ['gateway_access_log_foreign_bytes_total', 5, 5],
   ] as const) {
     t.match(text, new RegExp(`^${name} ${before}$`, 'm'));
     t.match(later, new RegExp(`^${name} ${after}$`, 'm'));
@@ -115,7 +116,7 @@ t.test('requests are counted by what was decided, and readiness is what it is at
 });
 
 t.test('the parts of a request are timed, in seconds', async (t) => {
-  const accessLog = { problem: () => null, lost: () => 0, heldBytes: () => 0 };
+  const accessLog = { problem: () => null, lost: () => 0, foreignBytes: () => 0, heldBytes: () => 0 };
   const metrics = new GatewayMetrics('live', { isReady: () => true, keyStoreProblem: () => null, accessLog });
   const upstream = { name: 'payouts', duration: 20 };
   metrics.observeDurations('/payouts', { whole: 30, decision: 2, lookup: { source: 'stale', duration: 1 }, upstream });
@@ -134,7 +135,7 @@ t.test('the parts of a request are timed, in seconds', async (t) => {
 });
 
 t.test('the list of Tor exits is measured when it is asked for', async (t) => {
-  const accessLog = { problem: () => null, lost: () => 0, heldBytes: () => 0 };
+  const accessLog = { problem: () => null, lost: () => 0, foreignBytes: () => 0, heldBytes: () => 0 };
   const metrics = new GatewayMetrics('test', { isReady: () => true, keyStoreProblem: () => null, accessLog });
   const before = { source: 'a.txt', ageSeconds: null, size: 0, leftOut: 0, refusals: {} };
   let figures: TorExitFigures = { available: false, digest: null, size: 0, ageSeconds: null, sources: [before] };
@@ -171,7 +172,7 @@ t.test('the list of Tor exits is measured when it is asked for', async (t) => {
 });
 
 t.test('two gateways of one process count apart', async (t) => {
-  const accessLog = { problem: () => null, lost: () => 0, heldBytes: () => 0 };
+  const accessLog = { problem: () => null, lost: () => 0, foreignBytes: () => 0, heldBytes: () => 0 };
   const state = { isReady: () => true, keyStoreProblem: () => null, accessLog };
   const one = new GatewayMetrics('live', state);
   const other = new GatewayMetrics('live', state);
