@@ -23,6 +23,9 @@ export class ChainCheck {
   lines = 0;
   /** Lines that stand only for the beginning of what follows, because the hash before them is not known. */
   unchecked = 0;
+  /** Lines that are what was written, and that are not: as far as their hash tells. */
+  proved = 0;
+  edited = 0;
   lost = 0;
   lastCheckpointAt: string | null = null;
   /** Those under one of which the lines are hashed; one when it is known which. */
@@ -84,11 +87,13 @@ export class ChainCheck {
         if (hash === line.hash) {
           this.#secrets = [secret];
           this.#previous = [hash];
+          this.proved += 1;
           return true;
         }
         computed.push(hash);
       }
     }
+    this.edited += 1;
     this.#report({ ...place, kind: 'edited', message: `line ${line.sequence} of its chain is not what was written` });
     // The hash may be what was changed, and then the line behind this one goes on from the right one.
     this.#previous = [line.hash, ...computed];

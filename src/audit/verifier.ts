@@ -46,7 +46,6 @@ export class Verifier {
   #findingCount = 0;
   readonly #logs = new GivenLogs();
   #lines = 0;
-  #isProvedAnywhere = false;
   #file: string | null = null;
   /** Whether the first chain was written to a file; null while none began. */
   #inFile: boolean | null = null;
@@ -82,7 +81,6 @@ export class Verifier {
     }
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
     const isProved = chain.check(line, place);
-    if (isProved) this.#isProvedAnywhere = true;
     log.newest = chain.newest;
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
@@ -108,13 +106,14 @@ export class Verifier {
       this.#judgeFragment(log, 0, null);
     }
     for (const chain of this.#chains.values()) this.#judgeEnd(chain);
+    const chains = [...this.#chains.values()];
     return {
       intact: this.#findingCount === 0,
       lines: this.#lines,
-      chains: [...this.#chains.values()],
+      chains,
       findings: this.#findings,
       findingCount: this.#findingCount,
-      notes: [...this.#notes, ...hintsOf(this.#findings, this.#isProvedAnywhere)],
+      notes: [...this.#notes, ...hintsOf(this.#findings, chains)],
     };
   }
 

@@ -154,6 +154,37 @@ t.test('what a mistake of whoever verifies looks like is asked for, once', async
   t.same(verifyLines([edited, two]).notes, []);
 });
 
+t.test(
+  'a chain of which not one line is proved, beside others, is asked about: the secret may have been another',
+  async (t) => {
+    const file = `${t.testdir()}/access.log`;
+    const earlier = logSecretOf(Buffer.from('the secret before its renewal'));
+    const ids: string[] = [];
+    for (const secret of [earlier, earlier, testSecret]) {
+      const log = openLog(file, { secret });
+      log.write(requestLine());
+      await log.close(30_000);
+      ids.push((linesOf(readFileSync(file)).at(-1) ?? '').slice('{"service":{"ephemeral_id":"'.length).slice(0, 26));
+    }
+    const contents = readFileSync(file);
+    const verdict = verify([contents]);
+    t.equal(verdict.findingCount, 6);
+    t.same(verdict.notes, [
+      `not one line of the chain ${ids[0]} and of 1 more is proved: ` +
+        'was the secret another one then? It is named by a second --secret-file',
+    ]);
+    t.same(verify([contents], { secrets: [testSecret, earlier] }).notes, []);
+    const alone = linesOf(contents)
+      .filter((line) => line.includes(ids[1] ?? ''))
+      .slice(0, 1);
+    const { notes } = verifyLines([[...alone, ...linesOf(contents).slice(6)]]);
+    t.notOk(
+      notes.some((note) => note.includes('not one line')),
+      'one line that is edited is what it is',
+    );
+  },
+);
+
 t.test('what cannot be proved is told as a note, and proved by who knows more', async (t) => {
   const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
   const later = verifyLines([two]);
