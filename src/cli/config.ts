@@ -1,15 +1,18 @@
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import { documentConfig } from '../config/document.js';
-import { gatewayProblems } from '../config/gateway-problems.js';
+import { ConfigError } from '../config/config-error.js';
 import { loadConfig } from '../config/load.js';
 import { redactConfig } from '../config/redact.js';
+import { serverCommands, startProblems } from '../config/start-problems.js';
+import type { ServerCommand } from '../config/start-problems.js';
 import type { CommandIo } from './command-io.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 interface CheckOptions {
   readonly config?: string;
+  readonly for?: ServerCommand;
   readonly json?: true;
 }
 
@@ -20,6 +23,9 @@ export function configCommand(io: CommandIo, env: Environment = process.env): Co
     .command('check')
     .description('validate, and print the effective configuration with secrets masked; opens no file that it names')
     .option('--config <file>', 'configuration file; without one, the defaults')
+    .addOption(
+      new Option('--for <command>', 'what would keep this one from starting is an error').choices(serverCommands),
+    )
     .option('--json', 'print JSON in place of YAML')
     .action((options: CheckOptions) => {
       check(options, io, env);
@@ -33,12 +39,13 @@ export function configCommand(io: CommandIo, env: Environment = process.env): Co
   return command;
 }
 
-function check({ config: file, json }: CheckOptions, { out, err }: CommandIo, env: Environment): void {
+function check({ config: file, for: command, json }: CheckOptions, { out, err }: CommandIo, env: Environment): void {
   const config = loadConfig({ file, env });
+  const problems = startProblems(command ?? 'gateway', config);
+  if (command !== undefined && problems.length > 0) throw new ConfigError(problems, file ?? null);
   const shown = redactConfig(config);
   out(json === true ? `${JSON.stringify(shown, null, 2)}\n` : escapeVariables(stringify(shown, { lineWidth: 0 })));
   // The file may be for another command, so this is no failure.
-  const problems = gatewayProblems(config);
   if (problems.length === 0) return;
   const list = problems.map(({ path, message }) => `  ${path}: ${message}\n`);
   err(`Valid, but the gateway command would not start with it:\n${list.join('')}`);

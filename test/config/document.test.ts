@@ -100,6 +100,27 @@ torExits: { enabled: false }
   t.end();
 });
 
+t.test('config check for a command fails where that one would not start, and for it alone', (t) => {
+  const directory = t.testdir({
+    'gateway.yaml': 'trustedProxies: [10.0.0.1]\nlisten: { http: { port: 8080 } }\ntorExits: { enabled: false }\n',
+    'registry.yaml': 'registry: { tokenFile: token }\n',
+  });
+  const check = (file: string, command: string): string =>
+    run(['check', '--config', join(directory, file), '--for', command]).err;
+  t.equal(check('gateway.yaml', 'gateway'), '');
+  t.equal(check('registry.yaml', 'registry'), '', 'what the gateway would need is not told');
+  t.equal(check('gateway.yaml', 'services'), '');
+  t.match(
+    t.throws(() => check('gateway.yaml', 'registry'), ConfigError),
+    { problems: [{ path: 'registry.tokenFile' }] },
+  );
+  t.match(
+    t.throws(() => check('registry.yaml', 'gateway'), ConfigError),
+    { problems: [{ path: 'listen.https' }] },
+  );
+  t.end();
+});
+
 t.test('config check throws every problem of an invalid file and prints nothing', (t) => {
   const directory = t.testdir({ 'g.yaml': 'a: 1\nproxyProtocol: 2\n' });
   const error = t.throws(() => run(['check', '--config', join(directory, 'g.yaml')]), ConfigError) as ConfigError;
