@@ -1,12 +1,20 @@
 // What values may be that their defaults do not tell: empty lists and maps, null, and texts of a form.
 
 const textMap = { type: 'object', additionalProperties: { type: 'string' } };
+/** What Kubernetes takes as the value of a label; it would refuse others when half of a release is installed. */
+const labelMap = {
+  type: 'object',
+  additionalProperties: { type: 'string', pattern: '^([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$' },
+};
 const ports = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 1, maximum: 65535 } };
 const port = { type: 'integer', minimum: 1, maximum: 65535 };
 const textOrNull = { type: ['string', 'null'] };
 const share = { type: ['integer', 'string', 'null'], minimum: 0, pattern: '^[0-9]{1,3}%$' };
 /** Those that select pods are the chart's own. */
-const labels = { ...textMap, propertyNames: { not: { pattern: '^app\\.kubernetes\\.io/(name|instance|component)$' } } };
+const labels = {
+  ...labelMap,
+  propertyNames: { not: { pattern: '^app\\.kubernetes\\.io/(name|instance|component)$' } },
+};
 /** Handed to Kubernetes as they are, which has schemas of its own for them. */
 const kubernetesObject = { type: 'object' };
 const kubernetesObjects = { type: 'array', items: { type: 'object' } };
@@ -93,10 +101,10 @@ const forms = [
   [/^image\.digest$/, { type: 'string', pattern: '^$|^sha256:[0-9a-f]{64}$' }],
   [/^image\.repository$/, image],
   [/^image\.tag$/, { type: 'string', pattern: '^$|^[a-zA-Z0-9_][-.a-zA-Z0-9_]{0,127}$' }],
-  [/^networkPolicy\..*[lL]abels$/, textMap],
+  [/^networkPolicy\..*[lL]abels$/, labelMap],
   [/[lL]abels$/, labels],
   [/[aA]nnotations$/, textMap],
-  [/\.nodeSelector$/, textMap],
+  [/\.nodeSelector$/, labelMap],
   [/^gateway\.replicas$/, { type: ['integer', 'null'], minimum: 0 }],
   [/^gateway\.drainDelaySeconds$/, { type: 'integer', minimum: 1, maximum: 300 }],
   [/\.listenAddress$/, { enum: ['0.0.0.0', '::'] }],

@@ -9,6 +9,8 @@ file that is named there, so its pod has none of them. Takes root, part, compone
 {{- $settings := mergeOverwrite (omit (deepCopy .settings) "resources") $nowhere (dict "resources" $small) }}
 {{- $name := printf "%s-check" .name }}
 {{- $check := merge (dict "isHook" true "component" (printf "%s-check" .component) "name" $name "settings" $settings) (omit . "settings") }}
+{{- /* The Job of the Tor exits is no command of its own to it. */}}
+{{- $for := ternary list (list "--for" .part) (eq .part "tor-exits") }}
 {{- $hook := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
 ---
 {{ include "merchant-gateway.configMap" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-10") $hook)) $check) }}
@@ -23,7 +25,7 @@ spec:
   activeDeadlineSeconds: 300
   template:
     {{- include "merchant-gateway.pod" (merge (dict
-      "args" (list "config" "check" "--config" "/etc/merchant-gateway/config/gateway.yaml")
+      "args" (concat (list "config" "check" "--config" "/etc/merchant-gateway/config/gateway.yaml") $for)
       "configMap" $name
       "graceSeconds" 10
     ) $check) | nindent 4 }}

@@ -240,7 +240,9 @@ t.test('the product checks the configuration of each part before anything is cha
       t.match(job.metadata.annotations, { 'helm.sh/hook': 'pre-install,pre-upgrade', 'helm.sh/hook-weight': '-9' });
       const pod = job.spec.template.spec;
       const [container] = pod.containers;
-      t.same(container?.args, ['config', 'check', '--config', '/etc/merchant-gateway/config/gateway.yaml']);
+      const command = spec.template.spec.containers[0]?.args?.[0] ?? '';
+      const file = ['--config', '/etc/merchant-gateway/config/gateway.yaml'];
+      t.same(container?.args, ['config', 'check', ...file, '--for', command], 'for the command that would start');
       t.same(container?.env, spec.template.spec.containers[0]?.env, 'with the variables of the part');
       t.equal(pod.serviceAccountName, 'default', 'there may be no other yet');
       t.notMatch(
@@ -250,7 +252,14 @@ t.test('the product checks the configuration of each part before anything is cha
       );
     }
   }
-  const without = manifestsIn(render('live-tls', { configCheck: { enabled: false } }));
+  const fetching = {
+    config: { torExits: { sources: ['https://exits.example/list'] } },
+    torExits: { cronJob: { enabled: true } },
+  };
+  const fetched = manifestsIn(render('live-tls', fetching));
+  const checked = fetched.filter(({ metadata: { name } }) => name.endsWith('-tor-exits-check'));
+  t.same(checked.map(({ kind }) => kind).toSorted(), ['ConfigMap', 'Job'], 'that of the CronJob as well');
+  const without = manifestsIn(render('live-tls', { configCheck: { enabled: false }, ...fetching }));
   t.notOk(without.some(({ metadata: { name } }) => name.endsWith('-check')));
   t.end();
 });

@@ -162,6 +162,14 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /commonLabels: .*component/,
     { commonLabels: { 'app.kubernetes.io/component': 'everything' } },
   ],
+  ['a label of two words', /commonLabels\.team: Does not match/, { commonLabels: { team: 'the payments' } }],
+  ['a label of 64 characters', /commonLabels\.team: Does not match/, { commonLabels: { team: 'a'.repeat(64) } }],
+  [
+    'a label that ends with a hyphen',
+    /podLabels\.app: Does not match/,
+    { networkPolicy: { protectRedis: { enabled: true, podLabels: { app: 'redis-' } } } },
+  ],
+  ['a node by no label', /nodeSelector\.zone: Does not match/, { gateway: { nodeSelector: { zone: 'a/b' } } }],
   ['an unknown option', /config: Additional property foo/, { config: { foo: 1 } }],
   ['an option of the chart', /config: Additional property environment/, { config: { environment: 'test' } }],
   ['a text for a number', /gateway\.replicas: Invalid type/, { gateway: { replicas: '3' } }],
@@ -450,6 +458,7 @@ export const acceptances: readonly (readonly [string, object])[] = [
       },
     },
   ],
+  ['a label that says nothing', { commonLabels: { team: '', 'example.com/tier': 'Gold_1.a' } }],
   ['a budget of one pod, which may be away', { gateway: { replicas: 1 } }],
   ['a budget of some of them', { gateway: { podDisruptionBudget: { maxUnavailable: '66%' } } }],
   [
