@@ -177,6 +177,28 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
+{{/* The ranges of a schedule that end before they begin, which Kubernetes refuses: a list in JSON. */}}
+{{- define "merchant-gateway.reversedRanges" -}}
+{{- $reversed := list -}}
+{{- $names := dict -}}
+{{- range $number, $name := list "sun" "mon" "tue" "wed" "thu" "fri" "sat" -}}
+{{- $_ := set $names $name $number -}}
+{{- end -}}
+{{- range $number, $name := list "jan" "feb" "mar" "apr" "may" "jun" "jul" "aug" "sep" "oct" "nov" "dec" -}}
+{{- $_ := set $names $name $number -}}
+{{- end -}}
+{{- range $range := regexFindAll "[0-9A-Za-z]+-[0-9A-Za-z]+" . -1 -}}
+{{- $ends := list -}}
+{{- range splitList "-" $range -}}
+{{- $ends = append $ends (int (get $names (lower .) | default (atoi .))) -}}
+{{- end -}}
+{{- if gt (first $ends) (last $ends) -}}
+{{- $reversed = append $reversed $range -}}
+{{- end -}}
+{{- end -}}
+{{- $reversed | toJson -}}
+{{- end -}}
+
 {{/* A duration such as 1h30m in seconds. */}}
 {{- define "merchant-gateway.secondsOf" -}}
 {{- $seconds := 0 -}}

@@ -430,6 +430,17 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
       },
     },
   ],
+  ...['30-10 * * * *', '0 0-5,22-6/2 * * *', '0 0 * * FRI-MON', '0 0 * dec-jan *', '09-08 * * * *'].map(
+    (schedule) =>
+      [
+        `the schedule ${schedule}`,
+        /cronJob\.schedule has the range (30-10|22-6|FRI-MON|dec-jan|09-08), which ends before it begins/,
+        {
+          config: { torExits: { sources: ['https://exits.example/list'] } },
+          torExits: { cronJob: { enabled: true, schedule } },
+        },
+      ] as const,
+  ),
   ...['99 99 * * *', '@foo', '*/0 * * * *', '0 0 * * 8', '0 0 0 * *'].map(
     (schedule) =>
       [
@@ -497,7 +508,14 @@ export const acceptances: readonly (readonly [string, object])[] = [
       },
     },
   ],
-  ...['@hourly', '5,35 0-6 1-15/2 jan,DEC MON-FRI'].map(
-    (schedule) => [`the schedule ${schedule}`, { torExits: { cronJob: { schedule } } }] as const,
+  ...['@hourly', '5,35 0-6 1-15/2 jan,DEC MON-FRI', '08-09 5-5 * jan-DEC sun-SAT'].map(
+    (schedule) =>
+      [
+        `the schedule ${schedule}`,
+        {
+          config: { torExits: { sources: ['https://exits.example/list'] } },
+          torExits: { cronJob: { enabled: true, schedule } },
+        },
+      ] as const,
   ),
 ];
