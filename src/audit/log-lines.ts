@@ -19,6 +19,11 @@ const lineEnd = 0x0a;
 /** No line is so long: each of its few values is cut. */
 const maxLineBytes = 1024 * 1024;
 const chunkBytes = 256 * 1024;
+/** What unpacking fails of, by code: its own words speak of its parts. */
+const unpackProblems: Readonly<Record<string, string>> = {
+  Z_DATA_ERROR: 'it is damaged, or not packed by gzip at all',
+  Z_BUF_ERROR: 'it ends too early: cut off, or not yet written to its end',
+};
 
 /**
  * Reads files, one after the other, piece by piece: as many lines at a time as one piece has.
@@ -34,8 +39,9 @@ export async function* readLogLines(
     try {
       for await (const chunk of openLog(file, standardInput)) yield splitter.take(chunk as Buffer);
     } catch (error) {
-      const reason = error instanceof Error ? error.message : 'unknown reason';
-      throw new OperatorError(`${file === '-' ? 'Standard input' : file} cannot be read: ${reason}.`, { cause: error });
+      throw new OperatorError(`${file === '-' ? 'Standard input' : file} cannot be read: ${reasonOf(error)}.`, {
+        cause: error,
+      });
     }
     yield splitter.end();
   }
@@ -48,6 +54,11 @@ function openLog(file: string, standardInput: Readable): Readable {
   const unpacked = createGunzip();
   stream.once('error', (error) => unpacked.destroy(error));
   return stream.pipe(unpacked);
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'unknown reason';
+  return ('code' in error ? unpackProblems[String(error.code)] : undefined) ?? error.message;
 }
 
 class LineSplitter {

@@ -32,7 +32,10 @@ export function verifyCommand(io: CommandIo): Command {
     .option('--running', 'the gateway still writes: that its log, or its last line, has no end yet is no finding')
     .option('--partial', 'the lines are a part of a log: that earlier ones are not there is no finding')
     .option('--json', 'print the verdict as JSON')
-    .addHelpText('after', `\nExit status: 0 intact, 1 something was found, 2 wrong usage.\n\n${tailText}`)
+    .addHelpText(
+      'after',
+      `\nExit status: 0 intact, 1 something was found or cannot be read, 2 wrong usage.\n\n${tailText}`,
+    )
     .action((files: string[], options: VerifyOptions) => verify(files, options, io));
 }
 
