@@ -104,9 +104,9 @@ t.test('each alert of the chart has its row in the operations document, and no o
   const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
     groups: { rules: { alert: string }[] }[];
   };
-  const rows = [...readFileSync('docs/operations.md', 'utf8').matchAll(/^\| `(Gateway\w+)` \|/gm)].map(
-    ([, name]) => name,
-  );
+  const rows = [
+    ...readFileSync('docs/operations.md', 'utf8').matchAll(/^\| `((?:Gateway|Registry|Services)\w+)` \|/gm),
+  ].map(([, name]) => name);
   t.same(rows.toSorted(), groups.flatMap(({ rules }) => rules.map(({ alert }) => alert)).toSorted());
   t.end();
 });
