@@ -2,7 +2,7 @@ import { onEachDatabase } from '../database/each-database.js';
 import { registryFixture } from './registry-fixture.js';
 
 onEachDatabase('operators see how far changes have come, and who asks for what', async (t, url) => {
-  const { app, call, createMerchant, createKey, database, outwait, store } = await registryFixture(t, url);
+  const { app, call, createMerchant, createKey, database, outwait, projector, store } = await registryFixture(t, url);
   const text = async (): Promise<string> => (await app.inject('/metrics')).body;
   const figures = async (): Promise<Record<string, number>> => {
     const lines = (await text()).matchAll(/^registry_(\w+) (\S+)$/gm);
@@ -23,6 +23,7 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
 
   store.fails = (one) => (one === 'write' ? 'before' : null);
   await outwait(call('POST', `/keys/${keyId}/revoke`), 1);
+  while (!projector.isFailing) await new Promise((turn) => setImmediate(turn));
   const waiting = { ...known, revision: 3, projected_revision: 2, projection_failing: 1 };
   t.same(await figures(), waiting);
   store.fails = () => 'before';
