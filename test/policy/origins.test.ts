@@ -69,6 +69,7 @@ t.test('a wildcard admits subdomains at any depth, but neither the apex nor a na
     ['http://*.shop.example', ['http://a.shop.example'], ['https://a.shop.example', 'http://shop.example']],
     ['*.shop.example:8443', ['https://a.b.shop.example:8443'], ['https://a.shop.example', 'https://shop.example:8443']],
     ['https://*.shop.example:8443', ['https://a.shop.example:8443'], ['http://a.shop.example:8443']],
+    ['*.shop1', ['https://a.shop1'], ['https://shop1', 'https://shop']],
   ];
   for (const [entry, admitted, refused] of rows) {
     for (const origin of admitted) t.ok(admits([entry], 'origin', origin), `${entry} admits ${origin}`);
@@ -164,6 +165,7 @@ t.test('of a Referer the scheme, host and port count; one with a user in it matc
   for (const value of refused) t.notOk(admits(['shop.example'], 'referer', value), `refuses ${JSON.stringify(value)}`);
   t.notOk(admits(['https://shop.example'], 'referer', 'http://shop.example/'), 'the scheme of an entry binds');
   t.ok(admits(['*.shop.example'], 'referer', 'https://a.shop.example/x'), 'a wildcard admits a subdomain');
+  t.ok(admits(['shop.example'], 'referer', `https://shop.example/${'a'.repeat(8_000)}`), 'a path may be long');
   t.end();
 });
 

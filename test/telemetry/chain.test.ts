@@ -1,9 +1,18 @@
 import { createHash, createHmac } from 'node:crypto';
-import { appendFileSync, existsSync, readFileSync, renameSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
 import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
+import { readFileEnd } from '../../src/telemetry/predecessor.js';
 import { openLog, testSecret, until } from './open-log.js';
 
 interface Line {
@@ -63,7 +72,7 @@ t.test('without a secret the chain is of plain hashes, and says so', async (t) =
   const hash = createHash('sha256')
     .update('0'.repeat(64) + first.slice(0, -76))
     .digest('hex');
-  t.match(JSON.parse(first), { gateway: { chain: { algorithm: 'sha256' } }, event: { hash } });
+  t.match(JSON.parse(first), { gateway: { chain: { algorithm: /^sha256$/ } }, event: { hash } });
 });
 
 t.test('a process names the line behind which it goes on, whole or torn', async (t) => {
@@ -97,6 +106,26 @@ t.test('a process names the line behind which it goes on, whole or torn', async 
   await openLog(file).close(30_000);
   const strange = JSON.parse(readFileSync(file, 'utf8').split('\n')[1] ?? '') as Line;
   t.same(strange.gateway.chain.predecessor, { id: null, sequence: null, hash: null, torn: 0 });
+
+  const sealed = `{"service":{"ephemeral_id":"${id ?? ''}"},"event":{"id":"a","sequence":1234,"hash":"${'0'.repeat(64)}"}}`;
+  for (const [line, sequence] of [
+    [sealed, 1234],
+    [`{${sealed}`, null],
+    [`${sealed}}`, null],
+  ] as const) {
+    writeFileSync(file, `${line}\n`);
+    await openLog(file).close(30_000);
+    const next = JSON.parse(readFileSync(file, 'utf8').split('\n')[1] ?? '') as Line;
+    t.match(next.gateway.chain.predecessor, { sequence }, line);
+  }
+});
+
+t.test('a file that cannot be read is not taken for an empty one, behind which anybody could have put lines', (t) => {
+  const file = path.join(t.testdir(), 'access.log');
+  t.strictSame(readFileEnd(file), { predecessor: null, isOpen: false }, 'one that is not there is');
+  symlinkSync(file, file);
+  t.throws(() => readFileEnd(file), { code: 'ELOOP' });
+  t.end();
 });
 
 t.test('rotation keeps the chain: each file says how it ends, and from what the next one goes on', async (t) => {
