@@ -106,7 +106,7 @@ async function logOf(t: Test): Promise<{ file: string; secretFile: string }> {
 t.test('audit verify proves a log, packed or not, and names what is wrong with another', async (t) => {
   const { file, secretFile } = await logOf(t);
   const intact = await audit('verify', '--secret-file', secretFile, file);
-  t.match(intact, { status: 0, out: 'Intact: 9 lines, 1 chain, 0 findings.\n', err: '' });
+  t.strictSame(intact, { status: 0, out: 'Intact: 9 lines, 1 chain, 0 findings.\n', err: '' });
   writeFileSync(`${file}.gz`, gzipSync(readFileSync(file)));
   t.equal((await audit('verify', '--secret-file', secretFile, `${file}.gz`)).status, 0);
   const config = `${file}.yaml`;

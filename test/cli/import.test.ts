@@ -99,7 +99,7 @@ t.test('a file is imported, counted as there when it comes again, and exported a
     stdout: 'Every line is good: 1 merchant and 1201 keys to import, 0 keys there already.\n',
   });
   t.equal(await stored(), 0);
-  t.match(await admin(['keys', 'import', file, '--actor', 'ada']), {
+  t.strictSame(await admin(['keys', 'import', file, '--actor', 'ada']), {
     ...{ status: 0, stderr: '', stdout: 'Imported 1 merchant and 1201 keys; 0 keys there already.\n' },
   });
   t.equal(await stored(), 1201);

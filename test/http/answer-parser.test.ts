@@ -42,7 +42,12 @@ const ok = 'HTTP/1.1 200 OK\r\n';
 const chunked = `${ok}Transfer-Encoding: chunked\r\n\r\n`;
 
 /** An answer, and what is understood of it; `method` and `closes` where they are not GET and false. */
-type Understood = readonly [bytes: string, expected: object, method?: string, closes?: boolean];
+type Understood = readonly [
+  bytes: string,
+  expected: Partial<Record<keyof Told, unknown>>,
+  method?: string,
+  closes?: boolean,
+];
 
 const understood: readonly Understood[] = [
   [`${ok}Content-Length: 2\r\n\r\nok`, { head: { statusCode: 200, framing: 2, keepsConnection: true }, body: 'ok' }],
@@ -145,7 +150,9 @@ const refused: readonly (readonly [name: string, bytes: string, method?: string]
 t.test('an answer is read as it is meant', (t) => {
   for (const [bytes, expected, method, closes] of understood) {
     const told = read([bytesOf(bytes)], method, closes);
-    t.match(told, { body: '', isOver: true, refused: null, ...expected }, JSON.stringify(bytes));
+    const { body = '', ...others } = expected;
+    t.equal(told.body, body, JSON.stringify(bytes));
+    t.match(told, { isOver: true, refused: null, ...others }, JSON.stringify(bytes));
   }
   for (const [value, seconds] of hints) {
     const told = read([bytesOf(`${ok}Keep-Alive: ${value}\r\nContent-Length: 0\r\n\r\n`)]);

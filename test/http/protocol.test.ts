@@ -342,7 +342,7 @@ t.test('a drain lets what is in flight end, refuses new connections, and says so
   await t.rejects(exchangeBytes(connect(gateway.https, gateway.ca), bytes), 'new connections are refused');
   response.end('made');
   const answer = parseAnswer(await inFlight);
-  t.match({ status: answer.status, body: answer.body }, { status: 200, body: 'made' });
+  t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body: 'made' });
   t.equal(answer.header('connection'), 'close', 'and the connection ends with its answer');
   await drained;
   t.equal(gateway.lines.length, 1);

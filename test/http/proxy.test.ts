@@ -193,10 +193,10 @@ t.test('the answer comes back as it is, less hop-by-hop headers', async (t) => {
 
   upstream.respond = (_request, response) => response.writeHead(204).end();
   const empty = await ask(gateway, { method: 'DELETE', path: '/v1/dev/customers/1', headers: [key] });
-  t.match({ status: empty.status, body: empty.body }, { status: 204, body: '' });
+  t.strictSame({ status: empty.status, body: empty.body }, { status: 204, body: '' });
   upstream.respond = (_request, response) => response.writeHead(200, { 'content-length': '42' }).end();
   const head = await ask(gateway, { method: 'HEAD', headers: [key] });
-  t.match({ status: head.status, body: head.body }, { status: 200, body: '' });
+  t.strictSame({ status: head.status, body: head.body }, { status: 200, body: '' });
   t.equal(head.header('content-length'), '42');
   upstream.respond = (_request, response) => response.writeHead(304, { etag: '"1"' }).end();
   t.equal((await ask(gateway, { headers: [key] })).status, 304);
@@ -241,7 +241,7 @@ t.test('an upstream that fails is a 502 or 504 in the envelope, without a word o
       config: { upstreams: { payouts: { url, timeoutSeconds: 1 } } },
     });
     const answer = await ask(gateway, post);
-    t.match({ status: answer.status, body: answer.body }, { status, body: envelope(message) }, name);
+    t.strictSame({ status: answer.status, body: answer.body }, { status, body: envelope(message) }, name);
     t.ok(received.split('POST /payouts').length <= 2, `${name}: sent at most once`);
     t.equal(answer.header('content-type'), 'application/json; charset=utf-8');
     t.match(gateway.lines[0], { event: { code: status === 504 ? 'upstream_timeout' : 'upstream_failed' } });
@@ -262,7 +262,7 @@ t.test('an answer that breaks off midway is cut, never completed', async (t) => 
   });
   const gateway = await startTestGateway(t, { upstreamUrl: url });
   const answer = await ask(gateway, { headers: [key] });
-  t.match({ status: answer.status, body: answer.body }, { status: 200, body: 'half' });
+  t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body: 'half' });
   await gateway.drain();
   t.match(gateway.lines[0], { event: { code: 'upstream_failed' } });
 });
@@ -282,7 +282,7 @@ t.test('an answer that stops midway is cut when its service was silent for its t
   });
   const startedAt = performance.now();
   const answer = await ask(gateway, { headers: [key] });
-  t.match({ status: answer.status, body: answer.body }, { status: 200, body: '0 600 1200 ' });
+  t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body: '0 600 1200 ' });
   t.ok(performance.now() - startedAt >= 1200 + seconds * 1000 - 50, 'not before');
   await gateway.drain();
   t.match(gateway.lines, [{ event: { code: 'upstream_timeout', reason: /nothing came for 1 s/ } }]);
@@ -317,7 +317,7 @@ t.test('an answer that breaks off before its first byte is a 502, with nothing o
     });
     const gateway = await startTestGateway(t, { upstreamUrl: url });
     const answer = await ask(gateway, { headers: [key] });
-    t.match({ status: answer.status, body: answer.body }, { status: 502, body: envelope('Bad gateway') });
+    t.strictSame({ status: answer.status, body: answer.body }, { status: 502, body: envelope('Bad gateway') });
     t.equal(answer.header('etag'), undefined);
     t.equal(answer.header('set-cookie'), undefined);
     t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
@@ -334,7 +334,7 @@ t.test('a 304 may tell the length of the answer that it stands for', async (t) =
   const gateway = await startTestGateway(t, { upstreamUrl: url });
   for (let count = 0; count < 3; count += 1) {
     const answer = await ask(gateway, { headers: [key] });
-    t.match({ status: answer.status, body: answer.body }, { status: 304, body: '' });
+    t.strictSame({ status: answer.status, body: answer.body }, { status: 304, body: '' });
     t.equal(answer.header('etag'), '"x"');
   }
   t.same(gateway.internalErrors, []);
@@ -368,7 +368,7 @@ t.test('interim answers of a service are passed over, and the answer is the one 
       parts = [...cut];
       const sent = method === 'GET' ? {} : { method, path: '/v1/payouts', body: '{}' };
       const answer = await ask(gateway, { ...sent, headers: [key] });
-      t.match({ status: answer.status, body: answer.body }, { status: 200, body });
+      t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body });
       t.equal(answer.header('link'), undefined);
     }
   }

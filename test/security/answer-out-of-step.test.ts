@@ -68,7 +68,7 @@ t.test('what stands behind an answer is nobody’s answer', async (t) => {
   for (const first of [answer, chunked]) {
     for (const behind of [forged, '\r\n', 'HTTP/1.1 100 Continue\r\n\r\n', 'H']) {
       const setting = await start(t, (socket) => socket.write(first + behind));
-      t.match(await ask(setting.gateway, get), { status: 200, body: 'ok' });
+      t.match(await ask(setting.gateway, get), { status: 200, body: /^ok$/ });
       t.equal(await askAsOther(setting), 'm_2', JSON.stringify(behind));
     }
   }
@@ -77,7 +77,7 @@ t.test('what stands behind an answer is nobody’s answer', async (t) => {
 t.test('what comes on an idle connection is nobody’s answer', async (t) => {
   for (const unasked of [forged, forged.slice(0, 5), 'HTTP/1.1 100 Continue\r\n\r\n', 'HTTP/1.1 408 Timeout\r\n\r\n']) {
     const setting = await start(t, (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
-    t.match(await ask(setting.gateway, get), { body: 'ok' });
+    t.match(await ask(setting.gateway, get), { body: /^ok$/ });
     const [socket] = setting.sockets;
     socket?.write(unasked);
     if (socket?.destroyed === false) await once(socket, 'close');
@@ -99,7 +99,7 @@ t.test('an answer that comes when its caller has left, or waited in vain, is nob
 
     const waiting = await start(t, (socket) => socket.write(part), forged.slice(part.length));
     const { status, body } = await ask(waiting.gateway, get);
-    t.match({ status, body }, part.length < 20 ? { status: 504 } : { status: 200, body: 'forge' });
+    t.match({ status, body }, part.length < 20 ? { status: 504 } : { status: 200, body: /^forge$/ });
     t.equal(await askAsOther(waiting), 'm_2', `waited behind ${part.length} bytes`);
   }
 });
@@ -124,7 +124,7 @@ t.test('of an upload that was answered early nothing comes in front of the next 
   const caller = connect(setting.gateway.https, setting.gateway.ca);
   const head = `POST /v1/transactions HTTP/1.1\r\nHost: a\r\nx-api-key: ${liveKey}\r\nContent-Length: 100000\r\n\r\n`;
   const received = await exchangeBytes(caller, head + 'x'.repeat(20_000), (received) => received.endsWith('ok'));
-  t.match(parseAnswer(received), { status: 200, body: 'ok' });
+  t.match(parseAnswer(received), { status: 200, body: /^ok$/ });
   t.equal(await askAsOther(setting), 'm_2');
   t.equal(setting.sockets.length, 2);
 });

@@ -39,7 +39,7 @@ t.test('a service that breaks off its answers does not cut off its callers', asy
   };
   await Promise.race([Promise.all(Array.from({ length: 10 }, askOften)), cutOff]);
   for (const answer of answers) answer();
-  t.match(await Promise.race([payout, cutOff]), { headers: { ':status': 200 }, body: 'paid' });
+  t.match(await Promise.race([payout, cutOff]), { headers: { ':status': 200 }, body: /^paid$/ });
   t.strictSame([...codes], [internalError], 'each was reset, as half of an answer is none');
   t.strictSame(goaways, []);
 });
