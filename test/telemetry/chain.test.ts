@@ -18,6 +18,7 @@ import { openLog, testSecret, until } from './open-log.js';
 interface Line {
   readonly service: { readonly ephemeral_id: string };
   readonly gateway: {
+    readonly environment: string;
     readonly chain: { readonly previous: string; readonly lost: number; readonly predecessor?: object | null };
   };
   readonly event: Readonly<Record<string, unknown>>;
@@ -60,6 +61,12 @@ t.test('a line that a chain has sealed reads back as what was written, and canno
     event: { action: 'checkpoint', reason: 'start', sequence: 1 },
     gateway: { chain: { predecessor: null } },
   });
+  const { dataset, kind, category, type } = start?.event ?? {};
+  t.strictSame(
+    { dataset, kind, category, type, environment: start?.gateway.environment },
+    { dataset: 'gateway.access', kind: 'state', category: ['process'], type: ['info'], environment: 'live' },
+    'as any line of an access log',
+  );
   t.match(line, { url: { path: 'one\ntwo\u2028' }, event: { code: '","sequence":7,"hash":"', sequence: 2 } });
   t.match(end, { event: { action: 'checkpoint', reason: 'end', sequence: 3 }, gateway: { chain: { lost: 0 } } });
   t.same(more, []);
@@ -106,6 +113,13 @@ t.test('a process names the line behind which it goes on, whole or torn', async 
   await openLog(file).close(30_000);
   const strange = JSON.parse(readFileSync(file, 'utf8').split('\n')[1] ?? '') as Line;
   t.same(strange.gateway.chain.predecessor, { id: null, sequence: null, hash: null, torn: 0 });
+
+  writeFileSync(file, '{"ser');
+  t.match(
+    readFileEnd(file),
+    { predecessor: { id: null, torn: 5 }, isOpen: true },
+    'a first line that was not finished',
+  );
 
   const sealed = `{"service":{"ephemeral_id":"${id ?? ''}"},"event":{"id":"a","sequence":1234,"hash":"${'0'.repeat(64)}"}}`;
   for (const [line, sequence] of [
