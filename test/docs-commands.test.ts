@@ -111,6 +111,26 @@ t.test('each alert of the chart has its row in the operations document, and no o
   t.end();
 });
 
+t.test(
+  'alerts count what came before a series was first read, and hold what waits against what was there before',
+  (t) => {
+    const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
+      groups: { rules: { alert: string; expr: string; annotations: { summary: string } }[] }[];
+    };
+    const rules = groups.flatMap((group) => group.rules);
+    const rare = rules.filter(({ expr }) => /increase\(\w+_requests_total/.test(expr));
+    const waiting = rules.filter(({ annotations }) => annotations.summary.includes('for five minutes'));
+    t.ok(rare.length > 2 && waiting.length > 1);
+    for (const { alert, expr } of rare) {
+      for (const [, series = ''] of expr.matchAll(/increase\((\w+_requests_total\{[^}]*\})/g)) {
+        t.ok(expr.replaceAll(/\s+/g, ' ').includes(`${series} unless ${series} offset 10m`), alert);
+      }
+    }
+    for (const { alert, expr } of waiting) t.match(expr, / < max by \(namespace, job\) \(\w+\{\} offset 5m\)$/, alert);
+    t.end();
+  },
+);
+
 t.test('alerts and dashboard ask for codes that there are', async (t) => {
   const { gatewayErrors } = await import('../src/http/errors.js');
   const { denials } = await import('../src/policy/denials.js');
