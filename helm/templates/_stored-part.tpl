@@ -97,7 +97,8 @@ metadata:
   {{- include "merchant-gateway.metadata" (merge (dict "annotations" $hook) $job) | nindent 2 }}
 spec:
   backoffLimit: 2
-  activeDeadlineSeconds: 600
+  # A statement of a migration has an hour.
+  activeDeadlineSeconds: 4500
   template:
     {{- include "merchant-gateway.pod" (merge (dict
       "args" (list "database" "migrate" .part "--config" "/etc/merchant-gateway/config/gateway.yaml")

@@ -424,14 +424,15 @@ t.test('figures of the registry and the services are read where they run, and mi
   const watcher = { namespaceSelector: { matchLabels: { name: 'watchers' } } };
   const values = { monitoring, networkPolicy: { enabled: true, monitoring: [watcher] } };
   const cases = [
-    ['live-tls', ['registry']],
-    ['both-environments', ['registry']],
-    ['registry-alone', ['registry']],
-    ['backing-services', ['registry', 'services']],
+    ['live-tls', ['registry'], true],
+    ['both-environments', ['registry'], true],
+    ['registry-alone', ['registry'], false],
+    ['backing-services', ['registry', 'services'], true],
   ] as const;
-  for (const [profile, parts] of cases) {
+  for (const [profile, parts, hasGateways] of cases) {
     const manifests = manifestsIn(render(profile, values));
-    t.same(groupsOf(manifests), ['merchant-gateway', ...parts.map((part) => `merchant-gateway-${part}`)], profile);
+    const groups = [...(hasGateways ? ['merchant-gateway'] : []), ...parts.map((part) => `merchant-gateway-${part}`)];
+    t.same(groupsOf(manifests), groups, profile);
     const monitor = manifests.find(({ kind }) => kind === 'ServiceMonitor');
     const endpoint = { path: '/metrics', interval: '30s' };
     t.match(monitor, {
@@ -450,10 +451,41 @@ t.test('figures of the registry and the services are read where they run, and mi
         spec: { ports: [{ name: 'api' }] },
       });
       const policy = own.find(({ kind }) => kind === 'NetworkPolicy') as unknown as {
-        spec: { ingress: [{ from: object[] }] };
+        spec: { ingress: { ports: object[]; from?: object[] }[] };
       };
-      t.match(policy.spec.ingress[0].from.at(-1), watcher, `${profile} ${part}`);
+      const ports = [{ protocol: 'TCP', port: 'api' }];
+      t.same(policy.spec.ingress.at(-1), { ports, from: [watcher] }, `${profile} ${part}`);
     }
+  }
+  t.end();
+});
+
+t.test('who reads metrics keeps no gateway of another release from services that have a release of their own', (t) => {
+  const monitoring = [{ namespaceSelector: { matchLabels: { name: 'watchers' } } }];
+  const rendered = render('backing-services', {
+    environments: { live: { enabled: false } },
+    config: { identity: { publicKeysUrl: 'http://gateways:9090/.well-known/jwks.json' } },
+    torExits: { cronJob: { enabled: false } },
+    networkPolicy: { monitoring },
+  });
+  t.equal(rendered.status, 0, rendered.stderr);
+  const policy = manifestsIn(rendered).find(
+    ({ kind, metadata: { name } }) => kind === 'NetworkPolicy' && name.endsWith('-services'),
+  );
+  const ports = [{ protocol: 'TCP', port: 'api' }];
+  t.match(policy, { spec: { ingress: [{ ports }, { ports, from: monitoring }] } });
+  t.same((policy as unknown as { spec: { ingress: object[] } }).spec.ingress[0], { ports });
+  t.end();
+});
+
+t.test('a migration has its hour in a cluster as well', (t) => {
+  const jobs = [...all.values()]
+    .flat()
+    .filter(({ kind, metadata: { name } }) => kind === 'Job' && name.endsWith('-migration'));
+  t.ok(jobs.length > 1);
+  for (const job of jobs) {
+    const { activeDeadlineSeconds } = (job as unknown as { spec: { activeDeadlineSeconds: number } }).spec;
+    t.ok(activeDeadlineSeconds > 3600, job.metadata.name);
   }
   t.end();
 });
