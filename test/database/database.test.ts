@@ -12,6 +12,7 @@ import { migrate, type Migrations } from '../../src/database/migrate.js';
 import { explainPostgresFailure } from '../../src/database/postgres-failure.js';
 import { openDatabase } from '../../src/database/open-database.js';
 import { openMigrated } from '../../src/database/open-migrated.js';
+import { isWritable } from '../../src/database/is-writable.js';
 import { isUniqueViolation } from '../../src/database/unique-violation.js';
 import { createPostgresDatabase, onEachDatabase, onServer, postgresAlone } from './each-database.js';
 
@@ -360,6 +361,35 @@ t.test('PostgreSQL: connections to a server that was read-only are replaced', po
   await onServer(`alter database ${name} set default_transaction_read_only = off`);
   t.match(await together(), Array(5).fill({ status: 'fulfilled' }));
 });
+
+t.test(
+  'PostgreSQL: whether it can be written to needs no right but to the tables of the part',
+  postgresAlone,
+  async (t) => {
+    const url = new URL(await createPostgresDatabase(t));
+    const name = url.pathname.slice(1);
+    const owner = openDatabase<Tables>({ url: url.href });
+    await migrate(owner, first);
+    const role = `${name}_reader`;
+    await sql`create role ${sql.id(role)}`.execute(owner);
+    t.teardown(() => onServer(`drop role ${role}`));
+    t.teardown(async () => {
+      await sql`drop owned by ${sql.id(role)}`.execute(owner);
+      await owner.destroy();
+    });
+    await sql`grant select on all tables in schema public to ${sql.id(role)}`.execute(owner);
+    url.searchParams.set('options', `-c role=${role}`);
+    const asReader = async (): Promise<boolean> => {
+      const database = openDatabase<Tables>({ url: url.href });
+      return isWritable(database).finally(() => database.destroy());
+    };
+    t.equal(await isWritable(owner), true);
+    t.equal(await asReader(), true, 'it may read the migrations and no more');
+    await onServer(`alter database ${name} set default_transaction_read_only = on`);
+    t.equal(await asReader(), false);
+    await onServer(`alter database ${name} set default_transaction_read_only = off`);
+  },
+);
 
 t.test('PostgreSQL: transactions of several connections do not lose an increment', postgresAlone, async (t) => {
   const database = openDatabase<Tables>({ url: await createPostgresDatabase(t) });
