@@ -46,7 +46,7 @@ const route = section(
     path: Type.String({
       pattern: '^(?:/(?!\\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+$',
       maxLength: 1024,
-      description: 'Path below basePath; it covers all that is below it.',
+      description: 'Path below basePath, not that itself; it covers all that is below it.',
       expects: 'a path like /payouts: segments of letters, digits and . _ ~ -, without a slash at its end',
       examples: ['/payouts'],
     }),
