@@ -48,7 +48,7 @@ function isWanted(wish: Wish, scenario: string, subject: string): boolean {
     .flatMap((target) => [
       ...[target.subject, target.against],
       // Beside a bound on CPU time, what Node can do at all, and what leaving the plugin would give.
-      ...(target.figure === 'cpu' ? ['dispatch', 'gateway-without-http-proxy'] : []),
+      ...(target.figure === 'cpu' ? ['dispatch', 'sockets', 'gateway-without-http-proxy'] : []),
     ]);
   const isNeeded = needed.includes(subject);
   return wish.subjects.includes(subject) && (isNeeded || !wish.targetsOnly);

@@ -29,6 +29,7 @@ const all = [
   'express',
   'express-gateway',
 ];
+const withSockets = [...most, 'sockets'];
 const common = { transport: 'plain', perSecond: null, status: 200, keys: 1000, subjects: most } as const;
 const atRate = { ...common, perSecond: 8000 } as const;
 const accept = (keys: number): (() => string) => accepted(keys);
@@ -41,13 +42,19 @@ export const scenarios: readonly Scenario[] = [
     ...{ ...common, name: 'large', title: 'Accepted GET, answer of 64 KiB' },
     requests: (keys) => accepted(keys, '/v1/transactions?per_page=100'),
   },
-  { ...common, name: 'bad-format', title: '401, bad format of the key', status: 401, requests: badFormat },
-  { ...common, name: 'unknown-key', title: '401, unknown key', status: 401, requests: unknownKey },
+  {
+    ...{ ...common, name: 'bad-format', title: '401, bad format of the key', status: 401 },
+    ...{ subjects: withSockets, requests: badFormat },
+  },
+  {
+    ...{ ...common, name: 'unknown-key', title: '401, unknown key', status: 401 },
+    ...{ subjects: withSockets, requests: unknownKey },
+  },
   { ...common, name: 'tls', title: 'Accepted GET, TLS, connections kept', transport: 'tls', requests: accept },
   { ...common, name: 'tls-new', title: 'Accepted GET, a TLS connection each', transport: 'tls-new', requests: accept },
   {
     ...{ ...common, name: 'tls-resumed', title: 'Accepted GET, a resumed TLS connection each' },
-    ...{ transport: 'tls-resumed', requests: accept },
+    ...{ transport: 'tls-resumed', subjects: withSockets, requests: accept },
   },
   {
     ...{ ...common, name: 'http2', title: 'Accepted GET, HTTP/2', transport: 'http2', requests: accept },

@@ -21,6 +21,7 @@ export const subjects: readonly Subject[] = [
   nodePeer({ name: 'stock-log', title: 'fastify + http-proxy, pino line', program: 'stock.mjs', log: true }),
   nodePeer({ name: 'stock', title: 'fastify + http-proxy', program: 'stock.mjs', log: false }),
   nodePeer({ name: 'dispatch', title: 'node:http + undici dispatch', program: 'dispatch.mjs', log: false }),
+  nodePeer({ name: 'sockets', title: 'node:net and node:tls alone', program: 'sockets.mjs', log: false }),
   ...peers,
   nginx,
   haproxy,
