@@ -11,6 +11,10 @@
 {{- $port := include "merchant-gateway.partPort" .part | int }}
 {{- $hasPostgres := include "merchant-gateway.hasPostgres" . }}
 {{- $drainSeconds := int (dig "limits" "drainTimeoutSeconds" 30 .root.Values.config) }}
+{{- $isMigratedBefore := and $hasPostgres .root.Values.migrations.enabled }}
+{{- /* A statement of a migration has an hour, in a Job of its own or as the part starts. */}}
+{{- $migrationSeconds := 4500 }}
+{{- $startSeconds := ternary 120 $migrationSeconds (not (empty $isMigratedBefore)) }}
 {{- $volumes := list }}
 {{- $mounts := list }}
 {{- if not $hasPostgres }}
@@ -21,7 +25,7 @@
 {{- $open := dict "httpGet" (dict "path" "/livez" "port" "api") }}
 {{- $ready := dict "httpGet" (dict "path" "/readyz" "port" "api") }}
 {{- $probes := dict
-  "startupProbe" (merge (dict "periodSeconds" 2 "failureThreshold" 60) $open)
+  "startupProbe" (merge (dict "periodSeconds" 2 "failureThreshold" (div $startSeconds 2)) $open)
   "livenessProbe" (merge (dict "periodSeconds" 10 "timeoutSeconds" 3 "failureThreshold" 6) $open)
   "readinessProbe" (merge (dict "periodSeconds" 5 "timeoutSeconds" 3 "failureThreshold" 2) $ready)
 }}
@@ -36,6 +40,7 @@ metadata:
 spec:
   replicas: {{ $settings.replicas }}
   revisionHistoryLimit: 5
+  progressDeadlineSeconds: {{ add $startSeconds 600 }}
   strategy:
     {{- if $hasPostgres }}
     type: RollingUpdate
@@ -85,7 +90,7 @@ spec:
   {{- end }}
   resources: { requests: { storage: {{ $settings.persistence.size }} } }
 {{- end }}
-{{- if and $hasPostgres .root.Values.migrations.enabled }}
+{{- if $isMigratedBefore }}
 {{- $job := merge (dict "isHook" true "isMigration" true "component" (printf "%s-migration" .part) "name" (printf "%s-migration" $name)) $part }}
 {{- $hook := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
 ---
@@ -97,8 +102,7 @@ metadata:
   {{- include "merchant-gateway.metadata" (merge (dict "annotations" $hook) $job) | nindent 2 }}
 spec:
   backoffLimit: 2
-  # A statement of a migration has an hour.
-  activeDeadlineSeconds: 4500
+  activeDeadlineSeconds: {{ $migrationSeconds }}
   template:
     {{- include "merchant-gateway.pod" (merge (dict
       "args" (list "database" "migrate" .part "--config" "/etc/merchant-gateway/config/gateway.yaml")

@@ -490,6 +490,29 @@ t.test('a migration has its hour in a cluster as well', (t) => {
   t.end();
 });
 
+t.test('a part that brings its database up to date itself has that hour as well before it is taken for dead', (t) => {
+  const startOf = (manifests: readonly Manifest[]): { probed: number; deadline: number | undefined } => {
+    const registry = manifests.find(
+      ({ kind, metadata }) => kind === 'Deployment' && metadata.name.endsWith('-registry'),
+    );
+    const { spec } = registry as unknown as Workload & { spec: { progressDeadlineSeconds?: number } };
+    const [container] = spec.template.spec.containers;
+    const { periodSeconds, failureThreshold } = container?.startupProbe as Record<string, number>;
+    return { probed: Number(periodSeconds) * Number(failureThreshold), deadline: spec.progressDeadlineSeconds };
+  };
+  const byItself = {
+    'on SQLite': render('live-tls'),
+    'where no hook does it': render('both-environments', { migrations: { enabled: false } }),
+  };
+  for (const [when, output] of Object.entries(byItself)) {
+    const { probed, deadline = 600 } = startOf(manifestsIn(output));
+    t.ok(probed > 3600, `${when}: ${probed} s`);
+    t.ok(deadline > probed, `${when}: nor is the roll-out taken for a failed one`);
+  }
+  t.equal(startOf(all.get('both-environments') ?? []).probed, 120, 'behind the hook nothing is left to do');
+  t.end();
+});
+
 t.test('the gateways of one environment do not hide that those of the other are away', (t) => {
   const rule = all.get('both-environments')?.find(({ kind }) => kind === 'PrometheusRule');
   const { groups } = (rule as unknown as { spec: { groups: { rules: { alert: string; expr: string }[] }[] } }).spec;
