@@ -400,17 +400,38 @@ t.test('registry and services are asked over HTTP whether they live and are read
   t.end();
 });
 
+/** The end of the names of Services that are asked for figures. */
+const ownServices = '(live-management|test-management|registry|services)';
+
 t.test('each selector of the alerts is narrowed to the release', (t) => {
   const rule = all.get('both-environments')?.find(({ kind }) => kind === 'PrometheusRule');
   const { groups } = (rule as unknown as { spec: { groups: { rules: { expr: string }[] }[] } }).spec;
   const expressions = groups.flatMap(({ rules }) => rules.map(({ expr }) => expr));
   t.ok(expressions.length > 10);
-  const own = '{namespace="payments", service=~"release-merchant-gateway-.+", ';
+  const own = `{namespace="payments", service=~"release-merchant-gateway-${ownServices}", `;
   for (const expression of expressions) {
-    const metrics = [...expression.matchAll(/\b(?:gateway|nodejs|registry|services)_\w+(?=(.{0,80}))/g)].map(
+    const metrics = [...expression.matchAll(/\b(?:gateway|nodejs|registry|services)_\w+(?=(.{0,160}))/g)].map(
       ([, rest = '']) => rest,
     );
     t.ok(metrics.length > 0 && metrics.every((rest) => rest.startsWith(own)), expression);
+  }
+  t.end();
+});
+
+t.test('a release whose name goes on where that of another one ends has no part in its alerts', (t) => {
+  const measuredIn = (manifests: readonly Manifest[]): string[] =>
+    manifests
+      .filter(({ kind, metadata: { labels } }) => kind === 'Service' && labels?.['merchant-gateway/metrics'] === 'true')
+      .map(({ metadata: { name } }) => name);
+  const named = (profile: string, fullnameOverride: string): Manifest[] =>
+    manifestsIn(render(profile, { fullnameOverride }));
+  const rule = named('both-environments', 'payments').find(({ kind }) => kind === 'PrometheusRule');
+  const [, pattern = ''] = /service=~\\?"([^"\\]+)/.exec(JSON.stringify(rule)) ?? [];
+  const isWatched = (name: string): boolean => new RegExp(`^(?:${pattern})$`).test(name);
+  for (const profile of ['both-environments', 'backing-services']) {
+    const [own, other] = [measuredIn(named(profile, 'payments')), measuredIn(named(profile, 'payments-sandbox'))];
+    t.ok(own.length > 2 && own.every(isWatched), `${pattern} is for ${own.join(', ')}`);
+    t.same(other.filter(isWatched), [], `${pattern} is not for ${other.join(', ')}`);
   }
   t.end();
 });
@@ -517,7 +538,7 @@ t.test('the gateways of one environment do not hide that those of the other are 
   const rule = all.get('both-environments')?.find(({ kind }) => kind === 'PrometheusRule');
   const { groups } = (rule as unknown as { spec: { groups: { rules: { alert: string; expr: string }[] }[] } }).spec;
   const { expr = '' } = groups.flatMap(({ rules }) => rules).find(({ alert }) => alert === 'GatewayAway') ?? {};
-  const services = [...expr.matchAll(/absent\(gateway_ready\{[^)]*, service="([^"]+)"\}\)/g)].map(([, name]) => name);
+  const services = [...expr.matchAll(/absent\(gateway_ready\{[^}]*, service="([^"]+)"\}\)/g)].map(([, name]) => name);
   t.same(
     services,
     ['live', 'test'].map((name) => `release-merchant-gateway-${name}-management`),
