@@ -1,5 +1,7 @@
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { RenderedMetrics } from './aggregate-figures.js';
+import { registerCertificateMetrics } from './certificate-metrics.js';
+import type { CertificateFigures } from './certificate-metrics.js';
 import { DurationHistogram } from './duration-histogram.js';
 import type { DurationHistogramOptions } from './duration-histogram.js';
 import type { LineSink } from './line-sink.js';
@@ -178,19 +180,9 @@ export class GatewayMetrics {
     this.#tlsReloads.inc({ result });
   }
 
-  /** Shows, whenever it is asked, until when the certificates that are in use then are valid. */
-  showCertificates(current: () => Iterable<{ readonly file: string; readonly notAfter: number }>): void {
-    new Gauge({
-      name: 'gateway_tls_certificate_not_after_seconds',
-      help: 'When the certificate in use from this file ends, in seconds since 1970.',
-      labelNames: ['file'],
-      aggregator: 'min',
-      registers: [this.#registry],
-      collect() {
-        this.reset();
-        for (const { file, notAfter } of current()) this.set({ file }, notAfter / 1000);
-      },
-    });
+  /** Adds the metrics of the certificates in use, which are asked for whenever they are. */
+  showCertificates(current: () => Iterable<CertificateFigures>): void {
+    registerCertificateMetrics(this.#registry, current);
   }
 
   /** Adds the metrics of the list of Tor exits, which is asked whenever they are. */

@@ -1,5 +1,6 @@
 import { randomBytes, X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import https from 'node:https';
 import net from 'node:net';
@@ -8,6 +9,7 @@ import path from 'node:path';
 import tls from 'node:tls';
 import type { ConnectionOptions, TLSSocket } from 'node:tls';
 import t from 'tap';
+import { parse } from 'yaml';
 import type { SelfSigned } from '../../src/cli/dev/self-signed.js';
 import { makeCertificate } from './certificates.js';
 import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
@@ -133,7 +135,32 @@ t.test('each client gets the certificate of the host that it names, with the key
   ];
   for (const [name, options, expected] of rows) t.match(await shownBy(gateway.https, options), expected, name);
   const metrics = await metricsOf(gateway);
-  t.equal([...metrics.matchAll(/^gateway_tls_certificate_not_after_seconds\{file="[^"]+"\} \d+$/gm)].length, 3);
+  const momentsOf = (name: string): number[] =>
+    [...metrics.matchAll(new RegExp(`^gateway_tls_certificate_${name}_seconds\\{file="[^"]+"\\} (\\d+)$`, 'gm'))].map(
+      ([, moment]) => Number(moment),
+    );
+  const [begins, ends] = [momentsOf('not_before'), momentsOf('not_after')];
+  t.equal(ends.length, 3);
+  t.ok(
+    ends.every((end, index) => end > Date.now() / 1000 && (begins[index] ?? Infinity) <= Date.now() / 1000),
+    `${begins.join()} ${ends.join()}`,
+  );
+});
+
+t.test('a certificate of six days that is renewed in the last third of its life is no alert', (t) => {
+  const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
+    groups: { rules: { alert: string; expr: string }[] }[];
+  };
+  const { expr = '' } =
+    groups.flatMap(({ rules }) => rules).find(({ alert }) => alert === 'GatewayCertificateEnds') ?? {};
+  const [end, begin] = ['after', 'before'].map((which) => `gateway_tls_certificate_not_${which}_seconds{}`);
+  const [ofAll, ofShortLives = '', ...others] = expr.split(' and ');
+  t.equal(ofAll, `${end} - time() < 7 * 86400`);
+  const share = Number(ofShortLives.replace(`${end} - time() < (${end} - ${begin}) / `, ''));
+  t.ok(share > 3, expr);
+  t.ok(7 * share < 47, 'and one of 47 days is still told of a week before its end');
+  t.same(others, []);
+  t.end();
 });
 
 t.test('files that cannot be used stop the start, in one sentence', async (t) => {
