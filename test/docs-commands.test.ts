@@ -131,6 +131,14 @@ t.test(
   },
 );
 
+t.test('each figure that is 1 or 0 for a failure has an alert', (t) => {
+  const figures = [...readFileSync('docs/monitoring.md', 'utf8').matchAll(/^\| `(\w+)` \|[^|]*\| 1 while /gm)];
+  t.ok(figures.length > 8);
+  const alerts = readFileSync('helm/files/alerts.yaml', 'utf8');
+  for (const [, figure = ''] of figures) t.ok(new RegExp(`${figure}\\{\\} == [01]\\b`).test(alerts), figure);
+  t.end();
+});
+
 t.test('alerts and dashboard ask for codes that there are', async (t) => {
   const { gatewayErrors } = await import('../src/http/errors.js');
   const { denials } = await import('../src/policy/denials.js');
