@@ -1,4 +1,4 @@
-// What `helm test` runs: asks every part once, as a client would, and says what it got.
+// What `helm test` runs: asks every part that lets it in once, as a client would, and says what it got.
 import http from 'node:http';
 import https from 'node:https';
 

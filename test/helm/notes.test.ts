@@ -1,0 +1,58 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import t from 'tap';
+import { manifestsIn, render, runHelm } from './render.js';
+
+/** A copy of the chart in which NOTES.txt is an object: Helm prints notes for a cluster alone. */
+const chart = mkdtempSync(path.join(tmpdir(), 'merchant-gateway-notes-'));
+t.teardown(() => {
+  rmSync(chart, { recursive: true, force: true });
+});
+cpSync('helm', chart, { recursive: true });
+const asObject =
+  'apiVersion: v1\nkind: ConfigMap\nmetadata: { name: notes }\ndata:\n  text: |\n    {{- include "notes" . | nindent 4 }}\n';
+const notes = readFileSync('helm/templates/NOTES.txt', 'utf8');
+writeFileSync(path.join(chart, 'templates/notes.yaml'), `{{- define "notes" }}\n${notes}\n{{- end }}\n${asObject}`);
+
+function notesOf(profile: string, values: object = {}): string {
+  const given = ['--kube-version', '1.27.0', '--namespace', 'payments', '--values', `helm/ci/${profile}-values.yaml`];
+  const rendered = runHelm(['template', 'release', chart, ...given, '--show-only', 'templates/notes.yaml'], values);
+  t.equal(rendered.status, 0, rendered.stderr);
+  const [object] = manifestsIn(rendered);
+  return (object as unknown as { data: { text: string } }).data.text;
+}
+
+/** The services as a release of their own. */
+const servicesAlone = {
+  environments: { live: { enabled: false } },
+  registry: { enabled: false },
+  torExits: { cronJob: { enabled: false } },
+  config: { identity: { publicKeysUrl: 'http://gateways:9090/.well-known/jwks.json' } },
+};
+
+t.test('the first merchant of the notes may use the first key, whoever runs the gateways', (t) => {
+  for (const profile of ['live-tls', 'registry-alone']) {
+    t.match(notesOf(profile), /--status ACTIVE --go-live .*[^]*--environment live /, profile);
+  }
+  const sandbox = { environments: { live: { enabled: false }, test: { enabled: true } } };
+  t.match(notesOf('live-tls', sandbox), /--status ACTIVE --config .*[^]*--environment test /);
+  t.end();
+});
+
+t.test('the notes wait for each part that there is, and warn of none that there is not', (t) => {
+  const waitedFor = (text: string): string[] =>
+    [...text.matchAll(/rollout status deployment\/release-merchant-gateway-(\S+)/g)].map(([, part = '']) => part);
+  t.same(waitedFor(notesOf('backing-services')), ['live', 'registry', 'services']);
+  const alone = notesOf('backing-services', servicesAlone);
+  t.same(waitedFor(alone), ['services']);
+  t.notMatch(alone, /Redis|a gateway is not ready/i);
+  t.match(notesOf('backing-services'), /WARNING: the connections to Redis/);
+  t.end();
+});
+
+t.test("the release's own test asks services that have no gateways beside them", (t) => {
+  const pod = manifestsIn(render('backing-services', servicesAlone)).find(({ kind }) => kind === 'Pod');
+  t.match(JSON.stringify(pod), 'http://release-merchant-gateway-services:7080/readyz');
+  t.end();
+});
