@@ -92,6 +92,13 @@
 {{- if and (eq (default "" $service.externalTrafficPolicy) "Cluster") (not $proxies) -}}
 {{- $problems = append $problems "gateway.service.externalTrafficPolicy Cluster replaces every client's address by a node's, so that allowlists and Tor exits mean nothing. Use Local, or a proxy in config.trustedProxies" -}}
 {{- end -}}
+{{- $isForIpv6 := or (has "IPv6" $service.ipFamilies) (has $service.ipFamilyPolicy (list "PreferDualStack" "RequireDualStack")) -}}
+{{- if and $isForIpv6 (not (contains ":" $settings.listenAddress)) -}}
+{{- $problems = append $problems "gateway.service gives callers an address of IPv6, on which nobody listens: set gateway.listenAddress to ::" -}}
+{{- end -}}
+{{- if and (eq (default "" $service.ipFamilyPolicy) "SingleStack") (gt (len $service.ipFamilies) 1) -}}
+{{- $problems = append $problems "gateway.service.ipFamilyPolicy SingleStack has one of ipFamilies, not two" -}}
+{{- end -}}
 {{- $endsInFront := or $settings.ingress.enabled (and $settings.route.enabled (eq $settings.route.kind "HTTPRoute")) -}}
 {{- if and $endsInFront (not (and $proxies $settings.plainListener)) -}}
 {{- $problems = append $problems "an Ingress or HTTPRoute terminates TLS in front: name its proxies in config.trustedProxies, and keep gateway.plainListener" -}}

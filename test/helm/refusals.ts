@@ -50,6 +50,21 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     { gateway: { service: { externalTrafficPolicy: 'Cluster' } } },
   ],
   [
+    'an address of IPv6 on which nobody listens',
+    /gives callers an address of IPv6, on which nobody listens/,
+    { gateway: { service: { ipFamilies: ['IPv4', 'IPv6'] } } },
+  ],
+  [
+    'perhaps an address of IPv6 on which nobody listens',
+    /gives callers an address of IPv6, on which nobody listens/,
+    { gateway: { service: { ipFamilyPolicy: 'PreferDualStack' } } },
+  ],
+  [
+    'two families as one',
+    /SingleStack has one of ipFamilies, not two/,
+    { gateway: { listenAddress: '::', service: { ipFamilyPolicy: 'SingleStack', ipFamilies: ['IPv6', 'IPv4'] } } },
+  ],
+  [
     'an Ingress that nobody trusts',
     /an Ingress or HTTPRoute terminates TLS/,
     { gateway: { ingress: { enabled: true, hosts: ['a.example'] } } },
@@ -470,6 +485,8 @@ export const acceptances: readonly (readonly [string, object])[] = [
     },
   ],
   ['a label that says nothing', { commonLabels: { team: '', 'example.com/tier': 'Gold_1.a' } }],
+  ['one family', { gateway: { service: { ipFamilyPolicy: 'SingleStack', ipFamilies: ['IPv4'] } } }],
+  ['the other one', { gateway: { listenAddress: '::', service: { ipFamilies: ['IPv6'] } } }],
   ['a budget of one pod, which may be away', { gateway: { replicas: 1 } }],
   ['a budget of some of them', { gateway: { podDisruptionBudget: { maxUnavailable: '66%' } } }],
   [
