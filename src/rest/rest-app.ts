@@ -1,6 +1,7 @@
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
+  type FastifyReply,
   type RawReplyDefaultExpression,
   type RawRequestDefaultExpression,
   type RawServerDefault,
@@ -35,6 +36,8 @@ export interface RestOptions {
 
 const bodyLimitBytes = 1024 * 1024;
 const requestTimeoutMilliseconds = 30_000;
+/** Only the head of a request bounds it: what Fastify refuses for its length it refuses before any hook, to strangers too. */
+const longestId = Number.MAX_SAFE_INTEGER;
 /** More than a fleet of gateways opens; further connections are closed at once. */
 const maxConnections = 10_000;
 
@@ -44,20 +47,25 @@ export function createRestApp({ logger, admit }: RestOptions): RestApp {
   const app = Fastify({
     bodyLimit: bodyLimitBytes,
     requestTimeout: requestTimeoutMilliseconds,
+    routerOptions: { maxParamLength: longestId },
     clientErrorHandler: parserErrors.clientErrorHandler,
     frameworkErrors: (error, request, reply) => {
-      answerError(error, request, reply, logger);
+      answerError(error, request, forbidCaching(reply), logger);
     },
   });
   app.server.maxConnections = maxConnections;
   answerErrors(app, logger);
   parserErrors.watch(app);
   app.addHook('onRequest', (_request, reply, done) => {
-    reply.header('cache-control', 'no-store');
+    forbidCaching(reply);
     done();
   });
   admit(app);
   acceptJsonBodies(app);
   app.setValidatorCompiler(validatorCompiler);
   return app.withTypeProvider<TypeboxProvider>();
+}
+
+function forbidCaching(reply: FastifyReply): FastifyReply {
+  return reply.header('cache-control', 'no-store');
 }

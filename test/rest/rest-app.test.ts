@@ -40,3 +40,12 @@ t.test('whoever is not admitted is answered before routing and before the body i
     t.equal(answer.statusCode, 403, url);
   }
 });
+
+t.test('a path that cannot be decoded is 400, which nothing may cache either', async (t) => {
+  const app = createRestApp({ admit: () => undefined });
+  t.teardown(() => app.close());
+  const answer = await app.inject('/%zz');
+  t.equal(answer.statusCode, 400);
+  t.same(answer.json(), { success: false, message: 'Bad request', data: null });
+  t.equal(answer.headers['cache-control'], 'no-store');
+});
