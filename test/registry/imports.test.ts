@@ -61,7 +61,10 @@ onEachDatabase('merchants and keys are imported whole, projected, and in the aud
     merchantEntry('m_b', { status: 'SUSPENDED', goLive: false, originAllowlist: [], confirm: ['empty_list'] }),
     keyEntry('one', { keyId: 'key_one', label: 'till 7', expiresAt: '2020-01-01T01:00:00+01:00' }),
     keyEntry('two', { lookupId: hash('two').toUpperCase(), permissions: ['payouts:write', 'payouts:write'] }),
-    { ...keyEntry('three', { merchantId: 'm_b', environment: 'test', status: 'REVOKED' }), type: undefined },
+    {
+      ...keyEntry('three', { merchantId: 'm_b', environment: 'test', status: 'REVOKED' }),
+      ...{ type: undefined, expiresAt: '9999-12-31T23:59:59Z' },
+    },
   ];
   t.match((await check(entries)).body.data, { created: { merchants: 2, keys: 3 }, problems: { length: 0 } });
   t.same(storedRecords(store), {}, 'a check stores nothing');

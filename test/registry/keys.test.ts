@@ -132,6 +132,7 @@ t.test('each field of a key is refused in plain words', async (t) => {
     [{ permissions: ['payouts'] }, 'permissions', /"payouts" is not a permission/],
     [{ permissions: ['payouts:delete'] }, 'permissions', /is not a permission/],
     [{ expiresAt: now }, 'expiresAt', /a date and time to come/],
+    [{ expiresAt: '9999-12-31T23:59:59-00:01' }, 'expiresAt', /to come, before the year 10000/],
     [{ expiresAt: '2030-02-30T00:00:00Z' }, 'expiresAt', /that there is/],
     [{ expiresAt: '2030-01-01' }, 'expiresAt', /with its zone/],
     [{ expiresAt: '2030-01-01T00:00:00' }, 'expiresAt', /with its zone/],
@@ -161,6 +162,16 @@ t.test('each field of a key is refused in plain words', async (t) => {
   ] as const) {
     t.match(await call(method, path, { body }), { status: 404, body: { message: /^(Merchant|Key) not found$/ } }, path);
   }
+});
+
+onEachDatabase('a key can end at the last moment that a date of four digits names', async (t, url) => {
+  const { createKey, createMerchant, store } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  for (const expiresAt of ['9999-12-31T23:59:59Z', '9999-12-31T23:59:59.999Z']) {
+    const { expiresAt: kept } = await createKey(id, { expiresAt });
+    t.equal(Date.parse(kept ?? ''), Date.parse(expiresAt));
+  }
+  t.match([...store.records.values()].filter((record) => JSON.stringify(record).includes('9999')), { length: 2 });
 });
 
 onEachDatabase('events are paged and found by merchant, key, action and time', async (t, url) => {

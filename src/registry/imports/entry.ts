@@ -4,6 +4,7 @@ import { fieldProblems } from '../../rest/validation.js';
 import { momentIn } from '../../rest/moment.js';
 import type { Static } from '../../typebox/typebox.js';
 import { holdsApiKey, holdsApiKeyMessage } from '../holds-api-key.js';
+import { latestExpiry } from '../keys/expiry.js';
 import { permissionProblem } from '../keys/permission-problem.js';
 import { acceptAllowlists } from '../merchants/allowlists.js';
 import { keyEntrySchema, merchantEntrySchema } from './schema.js';
@@ -37,7 +38,6 @@ export interface KeyEntry {
 /** One thing to import. */
 export type Entry = MerchantEntry | KeyEntry;
 
-const latest = Date.UTC(9999, 11, 31);
 const merchantProblems = fieldProblems(merchantEntrySchema, 'field');
 const keyProblems = fieldProblems(keyEntrySchema, 'field');
 
@@ -71,7 +71,7 @@ function readKey(value: object): KeyEntry | readonly Problem[] {
   const expiresAt = end === null ? null : momentIn(end);
   const wrong = [
     permissionProblem(given.permissions),
-    end !== null && (expiresAt === null || expiresAt < 0 || expiresAt > latest)
+    end !== null && (expiresAt === null || expiresAt < 0 || expiresAt > latestExpiry)
       ? { path: 'expiresAt', message: 'expiresAt must be a date and time that there is, from 1970 to 9999' }
       : null,
   ].filter((problem) => problem !== null);
