@@ -171,7 +171,10 @@ onEachDatabase('a key can end at the last moment that a date of four digits name
     const { expiresAt: kept } = await createKey(id, { expiresAt });
     t.equal(Date.parse(kept ?? ''), Date.parse(expiresAt));
   }
-  t.match([...store.records.values()].filter((record) => JSON.stringify(record).includes('9999')), { length: 2 });
+  t.match(
+    [...store.records.values()].filter((record) => JSON.stringify(record).includes('9999')),
+    { length: 2 },
+  );
 });
 
 onEachDatabase('events are paged and found by merchant, key, action and time', async (t, url) => {
@@ -194,6 +197,9 @@ onEachDatabase('events are paged and found by merchant, key, action and time', a
   for (const query of ['since=yesterday', 'since=2026-02-30T00:00:00Z', 'action=drop', 'merchantId=a%20b', 'actor=x']) {
     t.equal((await call('GET', `/events?${query}`)).status, 422, query);
   }
+  // An empty list would say that nobody ever did it.
+  const message = /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported$/;
+  t.match(await call('GET', '/events?action=key.revoke'), { status: 422, body: { message } });
 });
 
 t.test('the events of a key are looked up, however many its merchant has', async (t) => {

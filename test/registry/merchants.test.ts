@@ -57,6 +57,13 @@ onEachDatabase(
       status: 200,
       body: { data: { revision: 1 } },
     });
+    for (const revision of [0, '1', 1.5, null]) {
+      const message = /^revision must be a whole number: the revision that the change is based on;/;
+      t.match(await call('PATCH', `/merchants/${id}`, { body: { name: 'Two', revision } }), {
+        status: 422,
+        body: { message },
+      });
+    }
     t.match(await call('PATCH', `/merchants/${id}`, { body: { name: 'Two', revision: 7 } }), {
       status: 409,
       body: { message: 'The merchant has changed meanwhile: its revision is 1', data: null },

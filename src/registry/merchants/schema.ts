@@ -53,7 +53,8 @@ export const merchantChangesBody = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: Number.MAX_SAFE_INTEGER,
-        description: 'the revision that the change is based on; if the merchant has another one, nothing is changed',
+        description:
+          'a whole number: the revision that the change is based on; if the merchant has another one, nothing is changed',
       }),
     ),
   },
