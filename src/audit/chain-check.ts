@@ -8,7 +8,7 @@ interface Range {
   readonly to: number;
 }
 
-/** Remembered at most, so that a log of nothing but gaps needs no more memory. */
+/** Remembered at most, so that a log of nothing but gaps needs no more memory, and no more time for each line. */
 const mostGaps = 1_000;
 
 /** One chain of a log, checked line by line in the order of the files. */
@@ -119,12 +119,15 @@ export class ChainCheck {
       this.#jump.finding.kind = 'edited';
       this.#jump.finding.message = `line ${sequence - 1} of its chain is not what was written: its number is changed`;
     }
-    this.#gaps.pop();
+    // That line is where the gap would begin; it may have had no room, or have been parted by lines that came since.
+    this.#gaps = this.#gaps.filter(({ from }) => from < sequence - 1);
     this.#jump = null;
     this.#previous = this.newest === null ? [] : [this.newest.hash];
   }
 
   #late({ sequence }: SealedLine, place: Place): void {
+    // Here is the line that the jump would have been with its number changed: the line that jumped is another one.
+    if (this.#jump !== null && sequence === this.#jump.resume - 1) this.#jump = null;
     const at = this.#gaps.findIndex(({ from, to }) => from <= sequence && sequence <= to);
     const gap = this.#gaps[at];
     if (gap === undefined) {
@@ -136,6 +139,7 @@ export class ChainCheck {
       { from: sequence + 1, to: gap.to },
     ];
     this.#gaps.splice(at, 1, ...rest.filter(({ from, to }) => from <= to));
+    if (this.#gaps.length > mostGaps) this.#gaps.pop();
     this.#report({ ...place, kind: 'reordered', message: `line ${sequence} of its chain stands behind later ones` });
   }
 }

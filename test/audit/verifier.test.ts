@@ -128,6 +128,8 @@ t.test('what is changed is told for what it is, without drawing the rest in', as
     '1:4 missing',
     '1:5 reordered',
   ]);
+  const ahead = one.toSpliced(4, 1).toSpliced(2, 0, one[4] ?? '');
+  t.same(kindsOf(verifyLines([ahead, two])), ['1:3 missing', '1:4 reordered', '1:5 reordered'], 'moved ahead of two');
   t.same(kindsOf(verifyLines([one, two.slice(0, -1)])), [`2:${two.length - 1} truncated`]);
   t.same(kindsOf(verify([Buffer.from(''), Buffer.from(`${two.join('\n')}\n`)])).slice(0, 1), ['1:1 truncated']);
 });
