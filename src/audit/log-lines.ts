@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { OperatorError } from '../config/operator-error.js';
+import { fileProblemOf } from '../config/operator-file.js';
 
 /** A line of a log as it stands in its file, and where. */
 export interface RawLine {
@@ -14,6 +15,9 @@ export interface RawLine {
   /** Whether a line end stands behind it. */
   readonly ended: boolean;
 }
+
+/** A file of a log cannot be read, or not to its end: the lines before that were given out. */
+export class UnreadableLog extends OperatorError {}
 
 const lineEnd = 0x0a;
 /** No line is so long: each of its few values is cut. */
@@ -28,7 +32,7 @@ const unpackProblems: Readonly<Record<string, string>> = {
 /**
  * Reads files, one after the other, piece by piece: as many lines at a time as one piece has.
  * @param files paths, of which those that end in `.gz` are unpacked, or `-` for standard input
- * @throws OperatorError for a file that cannot be read
+ * @throws UnreadableLog
  */
 export async function* readLogLines(
   files: readonly string[],
@@ -39,9 +43,8 @@ export async function* readLogLines(
     try {
       for await (const chunk of openLog(file, standardInput)) yield splitter.take(chunk as Buffer);
     } catch (error) {
-      throw new OperatorError(`${file === '-' ? 'Standard input' : file} cannot be read: ${reasonOf(error)}.`, {
-        cause: error,
-      });
+      const name = file === '-' ? 'Standard input' : file;
+      throw new UnreadableLog(`${name} cannot be read: ${reasonOf(error)}.`, { cause: error });
     }
     yield splitter.end();
   }
@@ -57,8 +60,8 @@ function openLog(file: string, standardInput: Readable): Readable {
 }
 
 function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return 'unknown reason';
-  return ('code' in error ? unpackProblems[String(error.code)] : undefined) ?? error.message;
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  return unpackProblems[code] ?? fileProblemOf(error);
 }
 
 class LineSplitter {

@@ -20,8 +20,7 @@ export async function readOperatorFile(file: string, what: string, maxBytes: num
   try {
     bytes = await readBounded(file, maxBytes);
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? '';
-    const reason = reasons[code] ?? (code || 'unknown reason');
+    const reason = fileProblemOf(error);
     if (!secretForm.test(file)) throw new OperatorError(`${what} ${file} cannot be read: ${reason}.`, { cause: error });
     // Without its cause, which names the file too.
     throw new OperatorError(
@@ -30,6 +29,12 @@ export async function readOperatorFile(file: string, what: string, maxBytes: num
   }
   if (bytes === null) throw new OperatorError(`${what} ${file} is larger than ${maxBytes} bytes.`);
   return bytes;
+}
+
+/** Why a file cannot be read, in words: the system's own name the file, and the call that failed. */
+export function fileProblemOf(error: unknown): string {
+  const code = (error as NodeJS.ErrnoException).code ?? '';
+  return reasons[code] ?? (code || 'unknown reason');
 }
 
 /** A secret that was given where its file is to be named: long, and not begun as a path is. Base64 has slashes too. */

@@ -130,21 +130,55 @@ t.test('audit verify proves a log, packed or not, and names what is wrong with a
   t.match(JSON.parse(asJson.out), { intact: false, lines: 9, findings: [{ file, line: 4, kind: 'edited' }] });
 
   t.match(await audit('verify', file), { status: 1, err: /under a secret: name its file/ });
-  t.match(await audit('verify', '--secret-file', secretFile, `${file}.2`), {
-    status: 1,
-    err: /cannot be read: ENOENT/,
-  });
   t.equal((await audit('verify')).status, 2);
-  writeFileSync(`${file}.gz`, gzipSync(readFileSync(file)).subarray(0, 200));
-  t.match(await audit('verify', '--secret-file', secretFile, `${file}.gz`), {
-    status: 1,
-    err: /cannot be read: it ends too early: cut off/,
-  });
   writeFileSync(`${file}.gz`, readFileSync(file));
   t.match(await audit('verify', '--secret-file', secretFile, `${file}.gz`), {
     status: 1,
     err: /cannot be read: it is damaged, or not packed by gzip at all/,
   });
+});
+
+t.test('audit verify tells what it found before a file that cannot be read, and in one sentence why', async (t) => {
+  const { file, secretFile } = await logOf(t);
+  const verify = (...args: string[]): Promise<Outcome> => audit('verify', '--secret-file', secretFile, ...args);
+  const gone = `${file}.2`;
+  t.strictSame(await verify(gone), {
+    status: 1,
+    out: '',
+    err: `${gone} cannot be read: there is no such file.\n`,
+  });
+  t.match(await verify(path.dirname(file)), { status: 1, err: / cannot be read: it is a directory\.\n$/ });
+  const whole = await verify(file, gone);
+  t.strictSame([whole.status, whole.out], [1, ''], 'nothing is said to be intact');
+  t.match(whole.err, 'there is no such file. Before that: 9 lines, 1 chain, 0 findings.\n');
+  t.match(JSON.parse((await verify('--json', file, gone)).out), { intact: false, unreadable: gone, findingCount: 0 });
+  t.match(JSON.parse((await verify('--json', file)).out), { intact: true, unreadable: null });
+
+  writeFileSync(file, readFileSync(file, 'utf8').replace('ip_not_allowed', 'accepted'));
+  const packed = gzipSync(readFileSync(file));
+  writeFileSync(`${file}.gz`, packed.subarray(0, -9));
+  const cut = await verify(`${file}.gz`, gone);
+  t.equal(cut.status, 1);
+  t.match(cut.out, `${file}.gz:4: edited: line 4 of its chain is not what was written\n`);
+  t.match(
+    cut.err,
+    /cannot be read: it ends too early: cut off, or not yet written to its end\. Before that: \d lines, 1 /,
+  );
+  const damaged = await verify(file, `${file}.gz`);
+  t.match(damaged.out, `${file}:4: edited`, 'of the files before');
+});
+
+t.test('a last line that is longer than any is no line that a gateway may still write', async (t) => {
+  const { file, secretFile } = await logOf(t);
+  const lines = readFileSync(file, 'utf8');
+  const begin = lines.slice(0, '{"service":{"ephemeral_id":"'.length);
+  const verify = async (last: string): Promise<Outcome> => {
+    writeFileSync(file, `${lines}${last}`);
+    return audit('verify', '--running', '--secret-file', secretFile, file);
+  };
+  t.match(await verify(begin), { status: 0, out: /access\.log:10: a line that has no end yet/ });
+  t.match(await verify(begin.padEnd(1024 * 1024, 'x')), { status: 0 });
+  t.match(await verify(begin.padEnd(1024 * 1024 + 1, 'x')), { status: 1, out: /access\.log:10: foreign: / });
 });
 
 t.test('lines are told apart however they come in pieces, and one without end takes no memory', async (t) => {
@@ -241,7 +275,11 @@ t.test('where a configuration has its log written by workers, their files are to
     t.match(err, `name their files: ${beside('access.2.log')} ${beside('access.10.log')}\n`);
   }
   for (const name of ['access.2.log', 'access.10.log']) renameSync(beside(name), beside(`${name}.1`));
-  t.match(await audit('search', '--config', config), { status: 1, err: /cannot be read: ENOENT/ }, 'there are none');
+  t.match(
+    await audit('search', '--config', config),
+    { status: 1, err: /cannot be read: there is no such file/ },
+    'there are none',
+  );
 });
 
 t.test('audit summary counts, and its page obeys no value', async (t) => {

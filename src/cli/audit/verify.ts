@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { readLogLines } from '../../audit/log-lines.js';
+import { readLogLines, UnreadableLog } from '../../audit/log-lines.js';
 import { Verifier } from '../../audit/verifier.js';
 import type { Verdict } from '../../audit/verifier.js';
 import { collect } from '../admin/arguments.js';
@@ -42,26 +42,45 @@ export function verifyCommand(io: CommandIo): Command {
 async function verify(files: readonly string[], options: VerifyOptions, { out, err }: CommandIo): Promise<void> {
   const { running = false, partial = false, json = false } = options;
   const verifier = new Verifier({ secrets: await readLogSecrets(options), running, partial });
-  let count = 0;
-  for (const file of files) {
-    const before = count;
-    for await (const lines of readLogLines([file])) {
-      for (const line of lines) {
-        verifier.take(line);
-        count += 1;
-        if (count % linesBetweenProgress === 0) err(`${count} lines looked at\n`);
-      }
-    }
-    if (count === before) verifier.empty(file);
-  }
+  const unreadable = await takeAll(files, verifier, err);
   const verdict = verifier.end();
-  out(json ? `${JSON.stringify(asJson(verdict), null, 2)}\n` : asText(verdict));
+  out(json ? `${JSON.stringify(asJson(verdict, unreadable), null, 2)}\n` : asText(verdict, unreadable));
+  if (unreadable !== null && verdict.lines === 0) throw unreadable;
+  if (unreadable !== null) throw new OperatorError(`${unreadable.message} Before that: ${sizeOf(verdict)}.`);
   if (!verdict.intact) throw new OperatorError(`The log is NOT INTACT: ${sizeOf(verdict)}.`);
 }
 
-function asJson({ intact, lines, findingCount, findings, notes, chains }: Verdict): object {
+/** Takes the lines of all files, or of those before one that cannot be read: what was found until then is told all the same. */
+async function takeAll(
+  files: readonly string[],
+  verifier: Verifier,
+  err: CommandIo['err'],
+): Promise<UnreadableLog | null> {
+  let count = 0;
+  for (const file of files) {
+    const before = count;
+    try {
+      for await (const lines of readLogLines([file])) {
+        for (const line of lines) {
+          verifier.take(line);
+          count += 1;
+          if (count % linesBetweenProgress === 0) err(`${count} lines looked at\n`);
+        }
+      }
+    } catch (error) {
+      if (error instanceof UnreadableLog) return error;
+      throw error;
+    }
+    if (count === before) verifier.empty(file);
+  }
+  return null;
+}
+
+function asJson(verdict: Verdict, unreadable: UnreadableLog | null): object {
+  const { intact, lines, findingCount, findings, notes, chains } = verdict;
   return {
-    intact,
+    intact: intact && unreadable === null,
+    unreadable: unreadable?.message ?? null,
     lines,
     findingCount,
     findings,
@@ -73,7 +92,7 @@ function asJson({ intact, lines, findingCount, findings, notes, chains }: Verdic
   };
 }
 
-function asText(verdict: Verdict): string {
+function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
   const { findingCount, findings, notes, chains } = verdict;
   const unchecked = chains.reduce((sum, chain) => sum + chain.unchecked, 0);
   const told = [
@@ -83,7 +102,7 @@ function asText(verdict: Verdict): string {
     ...(unchecked > 0
       ? [`note: ${counted(unchecked, 'line')} behind a gap: proved only as what the next line goes on from`]
       : []),
-    ...(verdict.intact ? [`Intact: ${sizeOf(verdict)}.`] : []),
+    ...(verdict.intact && unreadable === null ? [`Intact: ${sizeOf(verdict)}.`] : []),
   ];
   return told.map((line) => `${printable(line)}\n`).join('');
 }
