@@ -34,6 +34,8 @@ export class ChainCheck {
   #previous: readonly string[] = [];
   #expected: number;
   #gaps: Range[] = [];
+  /** There was one more gap than is remembered: no late line is known to be there twice any more. */
+  #forgotGap = false;
   /** The last jump, and the number with which the chain goes on if that was no jump but a changed number. */
   #jump: { readonly finding: Finding; readonly resume: number } | null = null;
   readonly #report: (finding: Finding) => void;
@@ -109,7 +111,8 @@ export class ChainCheck {
     };
     this.#report(finding);
     this.#jump = { finding, resume: this.#expected + 1 };
-    if (this.#gaps.length < mostGaps) this.#gaps.push(gap);
+    this.#gaps.push(gap);
+    this.#boundGaps();
     this.#previous = [];
   }
 
@@ -130,17 +133,25 @@ export class ChainCheck {
     if (this.#jump !== null && sequence === this.#jump.resume - 1) this.#jump = null;
     const at = this.#gaps.findIndex(({ from, to }) => from <= sequence && sequence <= to);
     const gap = this.#gaps[at];
-    if (gap === undefined) {
-      this.#report({ ...place, kind: 'repeated', message: `line ${sequence} of its chain stands here once more` });
-      return;
+    if (gap !== undefined) {
+      const rest = [
+        { from: gap.from, to: sequence - 1 },
+        { from: sequence + 1, to: gap.to },
+      ];
+      this.#gaps.splice(at, 1, ...rest.filter(({ from, to }) => from <= to));
+      this.#boundGaps();
     }
-    const rest = [
-      { from: gap.from, to: sequence - 1 },
-      { from: sequence + 1, to: gap.to },
-    ];
-    this.#gaps.splice(at, 1, ...rest.filter(({ from, to }) => from <= to));
-    if (this.#gaps.length > mostGaps) this.#gaps.pop();
-    this.#report({ ...place, kind: 'reordered', message: `line ${sequence} of its chain stands behind later ones` });
+    if (gap === undefined && !this.#forgotGap) {
+      this.#report({ ...place, kind: 'repeated', message: `line ${sequence} of its chain stands here once more` });
+    } else {
+      this.#report({ ...place, kind: 'reordered', message: `line ${sequence} of its chain stands behind later ones` });
+    }
+  }
+
+  #boundGaps(): void {
+    if (this.#gaps.length <= mostGaps) return;
+    this.#gaps.pop();
+    this.#forgotGap = true;
   }
 }
 
