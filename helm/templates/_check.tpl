@@ -12,6 +12,7 @@ file that is named there, so its pod has none of them. Takes root, part, compone
 {{- /* The Job of the Tor exits is no command of its own to it. */}}
 {{- $for := ternary list (list "--for" .part) (eq .part "tor-exits") }}
 {{- $hook := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
+{{- include "merchant-gateway.hookPolicy" (merge (dict "hook" $hook "egress" list) $check) }}
 ---
 {{ include "merchant-gateway.configMap" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-10") $hook)) $check) }}
 ---

@@ -58,3 +58,29 @@
 {{- end -}}
 {{- include "merchant-gateway.destination" (dict "destination" .root.Values.networkPolicy.egress.upstreams "urls" $urls) -}}
 {{- end -}}
+
+{{/*
+Lets the pods of a hook reach these destinations and no other, and nobody reach them. A hook of its own, made before them: the
+release's own policies come behind them. Takes root, component, name, hook (their annotations) and egress.
+*/}}
+{{- define "merchant-gateway.hookPolicy" -}}
+{{- if .root.Values.networkPolicy.enabled }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  {{- include "merchant-gateway.metadata" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-20") .hook)) .) | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "merchant-gateway.selectorLabels" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  ingress: []
+  {{- with .egress }}
+  egress:
+    {{- include "merchant-gateway.egress" . | nindent 4 }}
+  {{- else }}
+  egress: []
+  {{- end }}
+{{- end }}
+{{- end -}}

@@ -93,6 +93,8 @@ spec:
 {{- if $isMigratedBefore }}
 {{- $job := merge (dict "isHook" true "isMigration" true "component" (printf "%s-migration" .part) "name" (printf "%s-migration" $name)) $part }}
 {{- $hook := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
+{{- $allowed := .root.Values.networkPolicy.egress }}
+{{- include "merchant-gateway.hookPolicy" (merge (dict "hook" $hook "egress" (list $allowed.dns $allowed.database)) $job) }}
 ---
 {{ include "merchant-gateway.configMap" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-5") $hook)) $job) }}
 ---

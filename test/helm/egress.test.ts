@@ -110,3 +110,54 @@ t.test('a port that only the pod knows is left to the values', (t) => {
   t.same(portsOf(policy), [53, 53, 6379, 26379, 80, 443, 7080]);
   t.end();
 });
+
+interface PodMaker extends Manifest {
+  readonly spec?: {
+    readonly template?: { readonly metadata: { readonly labels: Record<string, string> } };
+    readonly jobTemplate?: { readonly spec: PodMaker['spec'] };
+  };
+}
+
+const orderOf = ({ metadata: { annotations = {} } }: Manifest): number =>
+  'helm.sh/hook' in annotations ? Number(annotations['helm.sh/hook-weight'] ?? 0) : Infinity;
+
+t.test('each pod has one policy, which is there before it; where everything else is forbidden it still works', (t) => {
+  let count = 0;
+  for (const profile of profiles) {
+    const manifests = manifestsIn(render(profile, { networkPolicy: { enabled: true } }));
+    const policies = manifests.filter(({ kind }) => kind === 'NetworkPolicy') as (Manifest & {
+      spec: { podSelector: { matchLabels: Record<string, string> }; policyTypes: string[] };
+    })[];
+    for (const one of manifests as PodMaker[]) {
+      const template = one.spec?.jobTemplate?.spec?.template ?? one.spec?.template;
+      const labels = one.kind === 'Pod' ? (one.metadata.labels ?? {}) : template?.metadata.labels;
+      if (labels === undefined) continue;
+      count += 1;
+      const [policy, ...others] = policies.filter(({ spec }) =>
+        Object.entries(spec.podSelector.matchLabels).every(([name, value]) => labels[name] === value),
+      );
+      const what = `${profile}: ${one.kind} ${one.metadata.name}`;
+      t.same(policy?.spec.policyTypes, ['Ingress', 'Egress'], what);
+      t.same(others, [], what);
+      if (policy === undefined || orderOf(one) === Infinity) continue;
+      t.equal(policy.metadata.annotations?.['helm.sh/hook'], one.metadata.annotations?.['helm.sh/hook'], what);
+      t.ok(orderOf(policy) < orderOf(one), what);
+    }
+  }
+  t.ok(count > 30, `${count} pods`);
+  t.end();
+});
+
+t.test('a migration reaches its database, a check nobody, and a test its own release', (t) => {
+  const manifests = manifestsIn(
+    render('both-environments', { networkPolicy: { egress: { database: { ports: [6432] } } } }),
+  );
+  const policyOf = (end: string): Policy =>
+    manifests.find(({ kind, metadata: { name } }) => kind === 'NetworkPolicy' && name.endsWith(end)) as Policy;
+  t.same(portsOf(policyOf('-registry-migration')), [53, 53, 6432]);
+  t.same(policyOf('-registry-check').spec.egress, []);
+  t.match(policyOf('-test-connection').spec.egress?.[1], {
+    to: [{ podSelector: { matchLabels: { 'app.kubernetes.io/instance': 'release' } } }],
+  });
+  t.end();
+});
