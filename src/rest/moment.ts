@@ -4,10 +4,14 @@ export const momentForm =
 
 /** Reads a moment of that form; null for a day that no calendar has, which Date.parse would take for a later one. */
 export function momentIn(text: string): number | null {
-  if (!momentForm.test(text)) return null;
-  const day = text.slice(0, 10);
-  const midnight = Date.parse(`${day}T00:00:00Z`);
-  if (Number.isNaN(midnight) || !new Date(midnight).toISOString().startsWith(day)) return null;
+  if (!momentForm.test(text) || !beginsWithDay(text)) return null;
   const moment = Date.parse(text);
   return Number.isNaN(moment) ? null : moment;
+}
+
+/** Whether the date in front is one that a calendar has. */
+export function beginsWithDay(text: string): boolean {
+  const day = text.slice(0, 10);
+  const midnight = Date.parse(`${day}T00:00:00Z`);
+  return !Number.isNaN(midnight) && new Date(midnight).toISOString().startsWith(day);
 }

@@ -235,6 +235,8 @@ t.test('audit search finds by all that is asked, and prints nothing that a termi
   for (const wrong of [
     ['--address', 'nowhere'],
     ['--since', 'yesterday'],
+    ['--since', '2024-02-30'],
+    ['--until', '2023-02-29T10:00:00Z'],
     ['--limit', '0'],
     ['--limit', '100001'],
   ]) {

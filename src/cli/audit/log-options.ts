@@ -5,6 +5,7 @@ import type { Command } from 'commander';
 import { loadConfig } from '../../config/load.js';
 import { compileIpRanges, InvalidIpRange } from '../../policy/ip-ranges.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
+import { beginsWithDay } from '../../rest/moment.js';
 import { secondsIn } from '../admin/arguments.js';
 
 /**
@@ -64,9 +65,9 @@ export function searchOptions(command: Command): Command {
 
 const timeForm = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;
 
-/** Reads a date, or a date and time with its zone; null for anything else. */
+/** Reads a date, or a date and time with its zone; null for anything else, a day that no calendar has too. */
 export function momentOf(value: string): number | null {
-  const time = timeForm.test(value) ? Date.parse(value) : NaN;
+  const time = timeForm.test(value) && beginsWithDay(value) ? Date.parse(value) : NaN;
   return Number.isNaN(time) ? null : time;
 }
 
