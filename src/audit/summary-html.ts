@@ -1,4 +1,5 @@
 import type { Count } from './tally.js';
+import { incompleteText } from './summary.js';
 import type { Span, Summary } from './summary.js';
 import { leftOutText } from './access-entry.js';
 import { html, raw } from './html.js';
@@ -36,6 +37,7 @@ export function summaryHtml(summary: Summary, title: string): string {
           <h1>${title}</h1>
           <p>${summary.from ?? 'no time'} to ${summary.to ?? 'no time'}</p>
           ${summary.leftOutLines === 0 ? '' : html`<p class="bad">${leftOutText(summary.leftOutLines)}</p>`}
+          ${summary.incomplete.length === 0 ? '' : html`<p class="bad">${incompleteText(summary)}</p>`}
           <div class="tiles">
             ${tile('requests', requests)} ${tile('accepted', accepted, 'good')}
             ${tile('not accepted', requests - accepted, 'bad')}

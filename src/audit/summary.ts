@@ -43,6 +43,14 @@ export interface Summary {
   readonly newAddressCount: number;
   /** Keys that were sent over plain HTTP or through Tor, by their id, or else their fingerprint. */
   readonly exposedKeys: readonly Count[];
+  /** Which of these lists lack values: those that came when no more could be remembered. */
+  readonly incomplete: readonly string[];
+}
+
+/** Says which lists lack values; empty where none does. */
+export function incompleteText({ incomplete }: Summary): string {
+  if (incomplete.length === 0) return '';
+  return `There are too many different values to remember; those that came last are missing from: ${incomplete.join(', ')}.\n`;
 }
 
 const most = 10;
@@ -67,6 +75,7 @@ export class Summing {
   readonly #newAddresses: NewAddress[] = [];
   #pairs = 0;
   #newAddressCount = 0;
+  #hasForgottenAddresses = false;
   #requests = 0;
   #accepted = 0;
   #otherLines = 0;
@@ -126,15 +135,34 @@ export class Summing {
       newAddresses: this.#newAddresses,
       newAddressCount: this.#newAddressCount,
       exposedKeys: this.#exposedKeys.top(most),
+      incomplete: this.#incomplete(),
     };
+  }
+
+  #incomplete(): string[] {
+    const tallies = {
+      codes: this.#codes,
+      merchants: this.#merchants,
+      refusedMerchants: this.#refusedMerchants,
+      addresses: this.#addresses,
+      refusedAddresses: this.#refusedAddresses,
+      countries: this.#countries,
+      exposedKeys: this.#exposedKeys,
+    };
+    const full = Object.entries(tallies).filter(([, { others }]) => others > 0);
+    return [...full.map(([name]) => name), ...(this.#hasForgottenAddresses ? ['newAddresses'] : [])];
   }
 
   /** The first address of a key is not new: the log has to begin somewhere. */
   #noteAddress(entry: AccessEntry, address: string): void {
     const key = entry.gateway.key?.id;
-    if (key === undefined || this.#pairs >= limit) return;
+    if (key === undefined) return;
     const known = this.#addressesOfKeys.get(key);
     if (known?.has(address) === true) return;
+    if (this.#pairs >= limit) {
+      this.#hasForgottenAddresses = true;
+      return;
+    }
     this.#pairs += 1;
     if (known === undefined) {
       this.#addressesOfKeys.set(key, new Set([address]));

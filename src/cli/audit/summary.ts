@@ -4,7 +4,7 @@ import { findEntry, leftOutText } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { matches } from '../../audit/search.js';
 import type { Search } from '../../audit/search.js';
-import { Summing } from '../../audit/summary.js';
+import { incompleteText, Summing } from '../../audit/summary.js';
 import type { Summary } from '../../audit/summary.js';
 import { summaryHtml } from '../../audit/summary-html.js';
 import type { Count } from '../../audit/tally.js';
@@ -47,7 +47,7 @@ async function summarise(files: readonly string[], options: Options, { out, err 
   const summary = summing.end();
   if (options.html !== undefined) await writePage(options.html, summary);
   out(options.json === true ? `${printableJson(summary)}\n` : asText(summary));
-  err(leftOutText(summary.leftOutLines));
+  err(leftOutText(summary.leftOutLines) + incompleteText(summary));
 }
 
 async function writePage(file: string, summary: Summary): Promise<void> {
