@@ -173,7 +173,7 @@ t.test('with any bad line nothing is imported, and each is told by its number, w
   t.match(json.stderr, /\n… and 50 more bad lines\nNothing was imported/);
   t.match(await admin(['keys', 'import', path.join(directory, 'none')]), {
     status: 1,
-    stderr: /cannot be read: ENOENT/,
+    stderr: /cannot be read: there is no such file\./,
   });
   t.match(await admin(['keys', 'import', directory]), { status: 2, stderr: /is a directory/ });
   t.match(await admin(['keys', 'import', await fileOf('')]), {

@@ -258,7 +258,11 @@ t.test('the product checks the configuration of each part before anything is cha
   };
   const fetched = manifestsIn(render('live-tls', fetching));
   const checked = fetched.filter(({ metadata: { name } }) => name.endsWith('-tor-exits-check'));
-  t.same(checked.map(({ kind }) => kind).toSorted(), ['ConfigMap', 'Job', 'NetworkPolicy'], 'that of the CronJob as well');
+  t.same(
+    checked.map(({ kind }) => kind).toSorted(),
+    ['ConfigMap', 'Job', 'NetworkPolicy'],
+    'that of the CronJob as well',
+  );
   const without = manifestsIn(render('live-tls', { configCheck: { enabled: false }, ...fetching }));
   t.notOk(without.some(({ metadata: { name } }) => name.endsWith('-check')));
   t.end();

@@ -9,6 +9,7 @@ import type { Summary } from '../../audit/summary.js';
 import { summaryHtml } from '../../audit/summary-html.js';
 import type { Count } from '../../audit/tally.js';
 import { OperatorError } from '../../config/operator-error.js';
+import { fileProblemOf } from '../../config/operator-file.js';
 import { printableJson } from '../admin/printable.js';
 import { tableLines } from '../admin/table.js';
 import type { CommandIo } from '../command-io.js';
@@ -54,7 +55,8 @@ async function writePage(file: string, summary: Summary): Promise<void> {
   try {
     await writeFile(file, summaryHtml(summary, 'merchant-gateway: access log'), { mode: 0o640 });
   } catch (error) {
-    const reason = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
+    const isNowhere = (error as NodeJS.ErrnoException).code === 'ENOENT';
+    const reason = isNowhere ? 'there is no such directory' : fileProblemOf(error);
     throw new OperatorError(`${file} cannot be written: ${reason}.`, { cause: error });
   }
 }

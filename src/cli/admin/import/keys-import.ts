@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { OperatorError } from '../../../config/operator-error.js';
+import { fileProblemOf } from '../../../config/operator-file.js';
 import type { AdminClient } from '../admin-client.js';
 import { administer, type AdminEdge } from '../admin-call.js';
 import { WrongUsage } from '../access.js';
@@ -95,8 +96,7 @@ async function openInput(file: string): Promise<{ stream: AsyncIterable<Buffer>;
     return { stream: createReadStream(file), size: found.isFile() ? found.size : null };
   } catch (error) {
     if (error instanceof WrongUsage) throw error;
-    const reason = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
-    throw new OperatorError(`The file ${file} cannot be read: ${reason}.`, { cause: error });
+    throw new OperatorError(`The file ${file} cannot be read: ${fileProblemOf(error)}.`, { cause: error });
   }
 }
 
