@@ -95,6 +95,19 @@ onEachServices('the payout to a recipient has its own fields', async (t, { call 
     const answer = await call(merchantA, 'POST', '/payouts', { body: { ...order, ...changes } });
     t.match(answer, { status: 422, body: { data: { errors: [{ path }] } } }, JSON.stringify(changes));
   }
+  const message =
+    'recipient must be an identifier of 3 to 64 characters: a letter, a digit or +, then letters, digits and . _ @ -';
+  for (const recipient of ['+1', '+234 801 234', 'ada+1@example.com', '-ab']) {
+    t.match(
+      await call(merchantA, 'POST', '/payouts', { body: { ...order, recipient } }),
+      { body: { message } },
+      recipient,
+    );
+  }
+  for (const recipient of ['+12', 'ada.l_o-v@example.com', '0'.repeat(64)]) {
+    const noWallet = { body: { message: 'There is no default wallet in NGN' } };
+    t.match(await call(merchantA, 'POST', '/payouts', { body: { ...order, recipient } }), noWallet, recipient);
+  }
 });
 
 onEachServices('a body that is no object of JSON is refused in the envelope', async (t, { call }) => {

@@ -20,7 +20,7 @@ export const recipientPayoutBody = Type.Object({
   currency,
   recipient: Type.String({
     pattern: /^[A-Za-z0-9+][A-Za-z0-9._@-]{2,63}$/,
-    description: 'an identifier such as a phone number, of 3 to 64 letters and digits',
+    description: 'an identifier of 3 to 64 characters: a letter, a digit or +, then letters, digits and . _ @ -',
     examples: ['+2348012345678'],
   }),
 });
