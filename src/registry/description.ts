@@ -30,7 +30,9 @@ function failuresOf(route: DescribedRoute): Record<number, string> {
     401: 'The token is missing or wrong',
     404: 'There is no such record',
     409: 'The record is in another state',
-    ...(takesBody ? { 413: 'The body is too large', 415: 'The body is not application/json' } : {}),
+    ...(takesBody
+      ? { 413: 'The body is too large', 415: 'The body is not application/json, or it is compressed' }
+      : {}),
     422: 'Fields cannot be accepted; data.errors names each of them',
     500: 'A failure that nobody foresaw',
     503: isRead(route) ? 'A database is away' : `A database is away. ${unclear}`,

@@ -3,6 +3,7 @@ import { Refusal } from './refusal.js';
 import { parseStrictJson, StrictJsonError } from './strict-json.js';
 
 const methodsWithBody = new Set(['POST', 'PUT', 'PATCH']);
+const identity = 'identity';
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /** Makes JSON the only kind of body, read strictly and as UTF-8, and not converted by anything later. */
@@ -12,6 +13,10 @@ export function acceptJsonBodies(app: FastifyInstance): void {
     // Many clients label even the empty body of a DELETE.
     if (body.length === 0 && !takesBody(request)) {
       done(null);
+      return;
+    }
+    if ((request.headers['content-encoding'] ?? identity).toLowerCase() !== identity) {
+      done(new Refusal(415, 'Content-Encoding must be left out: a body is read as it comes'));
       return;
     }
     try {

@@ -41,7 +41,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
       ? { 409: 'The record exists, or a request with this Idempotency-Key is being carried out' }
       : {}),
     413: 'The body is too large',
-    ...(takesBody ? { 415: 'The body is not application/json' } : {}),
+    ...(takesBody ? { 415: 'The body is not application/json, or it is compressed' } : {}),
     422: 'Fields, or the body as JSON, cannot be accepted, or the Idempotency-Key was used for another request; data.errors names each of them',
     500: 'A failure that nobody foresaw',
     503: 'The database is away. What was not answered with success may have been done all the same: repeat it under its Idempotency-Key',

@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { addWallet, balanceOf, bankPayout, merchantA, onEachServices } from './services-fixture.js';
 
@@ -112,6 +113,7 @@ onEachServices('the payout to a recipient has its own fields', async (t, { call 
 
 onEachServices('a body that is no object of JSON is refused in the envelope', async (t, { call }) => {
   const type = 'Content-Type must be application/json';
+  const encoding = 'Content-Encoding must be left out: a body is read as it comes';
   const cases: [
     title: string,
     payload: string | Buffer | undefined,
@@ -122,6 +124,8 @@ onEachServices('a body that is no object of JSON is refused in the envelope', as
     ['no JSON', '{"amount":', {}, 422, 'The body is not valid JSON'],
     ['empty', '', {}, 422, 'The body is not valid JSON'],
     ['two values', '{} {}', {}, 422, 'The body is not valid JSON'],
+    ['compressed', gzipSync('{}'), { 'content-encoding': 'gzip' }, 415, encoding],
+    ['as if compressed', '{}', { 'content-encoding': 'Gzip, br' }, 415, encoding],
     ['no UTF-8', Buffer.from([0x22, 0xff, 0x22]), {}, 422, 'The body is not valid UTF-8'],
     ['a repeated field', '{"amount":1,"amount":2}', {}, 422, 'The field "amount" is given more than once'],
     [
@@ -158,6 +162,9 @@ onEachServices('a body that is no object of JSON is refused in the envelope', as
     422,
     'with a charset',
   );
+  const identity = { 'content-encoding': 'identity' };
+  const answer = await call(merchantA, 'POST', '/dev/payouts', { payload: '{}', headers: identity });
+  t.match(answer, { status: 422, body: { message: 'walletId is required' } }, 'which is no encoding');
 });
 
 onEachServices('a route or a method that there is none of is not found, in the envelope', async (t, { call }) => {
