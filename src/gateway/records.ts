@@ -18,17 +18,18 @@ const keyRecordSchema = Type.Object({
   environment: Type.Enum(['live', 'test']),
   status: Type.String({ minLength: 1, maxLength: 32 }),
   permissions: entries,
-  expiresAt: Type.Union([Type.Null(), Type.String({ maxLength: 40 })]),
+  expiresAt: Type.Union([Type.String({ maxLength: 40 }), Type.Null()]),
   revision,
 });
 
+// Of a value that is neither, the first kind is what its problem tells of: the list.
 const merchantRecordSchema = Type.Object({
   merchantId: identifier,
   name: Type.String({ maxLength: 256 }),
   status: Type.String({ minLength: 1, maxLength: 32 }),
   goLive: Type.Boolean(),
-  ipAllowlist: Type.Union([Type.Null(), entries]),
-  originAllowlist: Type.Union([Type.Null(), entries]),
+  ipAllowlist: Type.Union([entries, Type.Null()]),
+  originAllowlist: Type.Union([entries, Type.Null()]),
   revision,
 });
 

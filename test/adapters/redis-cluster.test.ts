@@ -165,6 +165,12 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       await store.publishRevision(1);
       t.equal(await store.readRevision(), 1, `${damaged}: what is no revision is replaced`);
     }
+    const owner = await cluster.ownerOf('mg:revision');
+    await owner.client.del('mg:revision');
+    await owner.client.rpush('mg:revision', 'a list');
+    t.equal(await store.readRevision(), 0, 'nor is what is no text an outage');
+    await store.publishRevision(1);
+    t.equal(await store.readRevision(), 1);
     await cluster.set('mg:revision', '0');
   });
 

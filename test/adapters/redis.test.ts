@@ -28,6 +28,7 @@ const probeId = lookupIdOf('svc_live_probe', null);
 interface Opened {
   readonly store: RecordKeyStore;
   readonly malformed: string[];
+  readonly problems: string[];
 }
 
 /** A key store over a Redis, once it knows what it needs to know; or as it is, where `ready` is false. */
@@ -44,6 +45,7 @@ async function open(
   } = {},
 ): Promise<Opened> {
   const malformed: string[] = [];
+  const problems: string[] = [];
   const records = new RedisRecords({
     address: {
       url,
@@ -59,7 +61,10 @@ async function open(
     cache,
     identity: { instanceId, environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => Date.now() },
-    onMalformed: (storeKey) => malformed.push(storeKey),
+    onMalformed: (storeKey, problem) => {
+      malformed.push(storeKey);
+      problems.push(`${storeKey}: ${problem}`);
+    },
     onLost: () => undefined,
     onFound: () => undefined,
   });
@@ -67,7 +72,7 @@ async function open(
   t.teardown(() => store.close());
   // Ready, and hearing: from then on what is asked for is held.
   if (ready) await until(async () => (await ask(store, probeId)) === 'absent (cache)', 'ready');
-  return { store, malformed };
+  return { store, malformed, problems };
 }
 
 /** Polls until something holds; the events of another process cannot be awaited. */
@@ -382,6 +387,52 @@ t.test(
     }
     await server.client.set(keyName, changed({}));
     await until(async () => (await ask(store)).startsWith('ACTIVE'), 'mended');
+  },
+);
+
+t.test('a record that is no text is damaged, as any other, and no outage', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  await seed(server);
+  const { store, malformed } = await open(t, server.url);
+  const becomesList = (name: string) => server.client.multi().del(name).rpush(name, 'a').exec();
+  for (const name of [keyName, 'mg:merchant:m_1']) {
+    await becomesList(name);
+    await until(async () => (await ask(store)) === 'could not ask', name);
+    for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
+    t.equal(malformed.filter((told) => told === name).length, 1, `${name} is named, once`);
+    t.match(await ask(store, unknownId), 'absent', 'of all others there is an answer');
+    await seed(server);
+    await until(async () => (await ask(store)).startsWith('ACTIVE'), 'mended');
+  }
+  for (const [name, problem] of [
+    ['mg:meta', 'the meta record of the store cannot be used'],
+    ['mg:revision', 'the revision is not a number'],
+  ] as const) {
+    await becomesList(name);
+    await until(() => Promise.resolve(store.unavailableReason() === problem), problem);
+    t.equal(await ask(store), 'could not ask', 'and nothing is decided, not from what is held either');
+    await server.client.del(name);
+    await seed(server);
+    await until(async () => (await ask(store)).startsWith('ACTIVE'), 'mended');
+  }
+});
+
+t.test(
+  "a merchant's record that is missing, or another merchant's, is told of, and not for each request",
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    await seed(server);
+    const { store, problems } = await open(t, server.url);
+    await server.client.del('mg:merchant:m_1');
+    await until(async () => (await ask(store)) === 'could not ask', 'missing');
+    for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
+    t.same(problems, ['mg:merchant:m_1: it is not there, and a key names it']);
+    await server.client.copy('mg:merchant:m_2', 'mg:merchant:m_1');
+    await until(() => Promise.resolve(problems.length > 1 || ask(store).then(() => false)), 'another merchant');
+    for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
+    t.same(problems.slice(1), ["mg:merchant:m_1: the record of merchant m_1 is another merchant's"]);
+    t.equal(await ask(store, unknownId), 'absent (store)');
   },
 );
 

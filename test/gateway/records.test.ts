@@ -140,6 +140,14 @@ t.test('a limit holds before anything is compiled: parsing alone refuses what is
   t.throws(() => compileKeyRecord({ ...keyRecord, expiresAt: times('2', 41) }), MalformedRecord);
   t.throws(() => compileMerchantRecord({ ...merchantRecord, ipAllowlist: tooMany('192.0.2.1') }), MalformedRecord);
   t.throws(() => compileMerchantRecord({ ...merchantRecord, originAllowlist: [times('a', 513)] }), MalformedRecord);
+  // It said `/ipAllowlist must be null` of each, which an operator could only take for a list that is not allowed.
+  const problems: [unknown, RegExp][] = [
+    [tooMany('192.0.2.1'), /^\/ipAllowlist must not have more than 10000 items$/],
+    ['192.0.2.1', /^\/ipAllowlist must be array$/],
+    [['192.0.2.1', null], /^\/ipAllowlist\/1 must be string$/],
+  ];
+  for (const [ipAllowlist, message] of problems)
+    t.throws(() => compileMerchantRecord({ ...merchantRecord, ipAllowlist }), { message });
   t.end();
 });
 

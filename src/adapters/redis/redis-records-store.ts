@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import type { LiveGateway, MetaRecord, RecordsStore, StoredMeta, StoreEntry } from '../../registry/ports.js';
 import { connectRedis } from './connection.js';
 import type { RedisAddress } from './connection.js';
+import { damagedText } from './damaged-text.js';
 import { GatewayDirectory } from './gateway-directory.js';
 import { InvalidationListener } from './invalidation-listener.js';
 import { Outage } from './outage.js';
@@ -67,7 +68,7 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async readMeta(): Promise<StoredMeta | null> {
-    return storedMeta(await this.#redis.get(this.#names.meta));
+    return storedMeta(await this.#redis.get(this.#names.meta).catch(damagedText));
   }
 
   /** A server is emptied, or goes back, as a whole: the meta record and the revision tell. */
@@ -102,7 +103,7 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async readRevision(): Promise<number> {
-    return revisionIn(await this.#redis.get(this.#names.revision)) ?? 0;
+    return revisionIn(await this.#redis.get(this.#names.revision).catch(damagedText)) ?? 0;
   }
 
   publishRevision(revision: number): Promise<void> {

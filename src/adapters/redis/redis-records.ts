@@ -71,9 +71,7 @@ export class RedisRecords implements Records {
     });
     // Held by their ids: a name would have to be made, and hashed, for each look-up.
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#read(this.#names.key(id), compileKeyRecord));
-    this.#merchants = new RecordCache(cache, this.#heartbeat, (id) =>
-      this.#read(this.#names.merchant(id), compileMerchantRecord),
-    );
+    this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
   }
 
   key(lookupId: string): Eventual<RecordRead<CompiledKey>> {
@@ -96,6 +94,14 @@ export class RedisRecords implements Records {
   async close(): Promise<void> {
     await this.#heartbeat.close();
     this.#link.close();
+  }
+
+  /** A merchant is asked for because a key names it: one that is not there is damage, and whoever has the key gets 503. */
+  async #readMerchant(id: string): Promise<CompiledMerchant | KeyStoreUnavailable | null> {
+    const name = this.#names.merchant(id);
+    const merchant = await this.#read(name, (value) => merchantRecordOf(id, value));
+    if (merchant === null) this.#onMalformed(name, 'it is not there, and a key names it');
+    return merchant;
   }
 
   async #read<Compiled>(
@@ -147,6 +153,13 @@ export class RedisRecords implements Records {
 
 function sumOf(one: HeldFigures, other: HeldFigures): HeldFigures {
   return { entries: one.entries + other.entries, evictions: one.evictions + other.evictions };
+}
+
+/** @throws MalformedRecord also where it is another merchant's */
+function merchantRecordOf(id: string, value: unknown): CompiledMerchant {
+  const merchant = compileMerchantRecord(value);
+  if (merchant.merchantId !== id) throw new MalformedRecord(`the record of merchant ${id} is another merchant's`);
+  return merchant;
 }
 
 /** @throws MalformedRecord whose message does not quote the text: it might hold what should not be there */

@@ -3,6 +3,7 @@ import type { Redis } from 'ioredis';
 import { MalformedRecord } from '../../gateway/records.js';
 import { connectRedis } from './connection.js';
 import type { RedisAddress } from './connection.js';
+import { damagedText } from './damaged-text.js';
 import { InvalidationListener } from './invalidation-listener.js';
 import type { RecordNames } from './record-names.js';
 import { StoreUnseeded } from './records-link.js';
@@ -37,7 +38,7 @@ export class ServerLink implements RecordsLink {
   }
 
   readState(): Promise<[string | null, string | null]> {
-    return Promise.all([this.#redis.get(this.#names.meta), this.#redis.get(this.#names.revision)]);
+    return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
   }
 
   async catchUp(): Promise<void> {
@@ -47,7 +48,7 @@ export class ServerLink implements RecordsLink {
 
   async read(name: string, generation: string): Promise<string | null> {
     this.#gather();
-    const text = await this.#redis.get(name);
+    const text = await this.#get(name);
     if (text === null) await this.#requireSeeded(generation);
     return text;
   }
@@ -65,6 +66,10 @@ export class ServerLink implements RecordsLink {
     this.#listening.disconnect();
   }
 
+  #get(name: string): Promise<string | null> {
+    return this.#redis.get(name).catch(damagedText);
+  }
+
   /** Has what is asked for in one turn go out together: a write for each would wake Redis as often, and cost twice the rest. */
   #gather(): void {
     const stream = this.#redis.stream as Socket | undefined; // there is none before the first connection
@@ -77,7 +82,7 @@ export class ServerLink implements RecordsLink {
 
   /** That a record is not there is an answer only if the store was seeded all the while, and with the same records. */
   async #requireSeeded(generation: string): Promise<void> {
-    const meta = await this.#redis.get(this.#names.meta);
+    const meta = await this.#get(this.#names.meta);
     try {
       if (generationOf(meta) === generation) return;
     } catch (error) {

@@ -3,6 +3,7 @@ import { Cluster } from 'ioredis';
 import type { Redis } from 'ioredis';
 import { connectAny } from './connection.js';
 import type { RedisAddress } from './connection.js';
+import { damagedText } from './damaged-text.js';
 import { RecordNames } from './record-names.js';
 import { scanNames } from './scan-names.js';
 
@@ -26,7 +27,7 @@ export class RedisStoredRecords {
   /** The text of a record by its name behind the prefix; null where there is none. */
   async read(name: string): Promise<string | null> {
     await this.#connected();
-    return this.#redis.get(this.#prefix + name);
+    return this.#redis.get(this.#prefix + name).catch(damagedText);
   }
 
   /** The look-up id and the text of every key's record. */
@@ -51,7 +52,7 @@ export class RedisStoredRecords {
 
   async *#read(node: Redis, names: readonly string[]): AsyncGenerator<readonly [string, string]> {
     // One command for each: those of a Cluster's node are in different slots.
-    const texts = await Promise.all(names.map((name) => node.get(name)));
+    const texts = await Promise.all(names.map((name) => node.get(name).catch(damagedText)));
     for (const [index, name] of names.entries()) {
       const text = texts[index] ?? null;
       if (text !== null) yield [name.slice(this.#names.key('').length), text];

@@ -1,5 +1,6 @@
 import { KeyStoreUnavailable } from '../../../gateway/ports.js';
 import type { RedisAddress } from '../connection.js';
+import { damagedText } from '../damaged-text.js';
 import type { RecordNames } from '../record-names.js';
 import type { LinkEvents, RecordsLink } from '../records-link.js';
 import { asText, callOne } from './cluster-calls.js';
@@ -79,6 +80,6 @@ export class ClusterLink implements RecordsLink {
   }
 
   async #get(name: string): Promise<string | null> {
-    return asText(await callOne(this.#masters, { name, command: ['GET', name] }));
+    return asText(await callOne(this.#masters, { name, command: ['GET', name] }).catch(damagedText));
   }
 }

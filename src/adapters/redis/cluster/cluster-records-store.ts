@@ -1,5 +1,6 @@
 import type { LiveGateway, MetaRecord, RecordsStore, StoredMeta, StoreEntry } from '../../../registry/ports.js';
 import type { RedisAddress } from '../connection.js';
+import { damagedText } from '../damaged-text.js';
 import { GatewayDirectory } from '../gateway-directory.js';
 import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
@@ -18,7 +19,7 @@ import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
  * KEYS: the revision. ARGV: the one to be published. Returns whether it was.
  */
 const unlessFurther = `
-  local named = tonumber(redis.call('GET', KEYS[1]) or '')
+  local named = tonumber(redis.pcall('GET', KEYS[1]) or '')
   local isRevision = named and named % 1 == 0 and named <= ${highestRevision}
   if isRevision and named > tonumber(ARGV[1]) then return 0 end
   redis.call('SET', KEYS[1], ARGV[1])
@@ -162,6 +163,6 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   async #get(name: string): Promise<string | null> {
-    return asText(await callOne(this.#masters, { name, command: ['GET', name] }));
+    return asText(await callOne(this.#masters, { name, command: ['GET', name] }).catch(damagedText));
   }
 }
