@@ -1,5 +1,5 @@
 import { HeldBytes } from './held-bytes.js';
-import { close, closeSync, fdatasync, write } from 'node:fs';
+import { close, closeSync, fdatasync, fstat, write } from 'node:fs';
 
 /** What is held in memory at most while the destination is slow; beyond it there is no room. */
 const maxHeldBytes = 16 * 1024 * 1024;
@@ -11,8 +11,10 @@ const gatherBytes = 64 * 1024;
 const retryMilliseconds = 1_000;
 /** A pipe is mostly full for a moment: whoever reads it has not come to it yet. */
 const fullPipeMilliseconds = 2;
+/** There is no room now. */
+const noRoom: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT']);
 /** What a file may get over: others mean that it takes nothing more, as one whose disk is broken, or that has become too large. */
-const passing: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT', 'EAGAIN', 'EINTR']);
+const passing: ReadonlySet<string | undefined> = new Set([...noRoom, 'EAGAIN', 'EINTR']);
 const lineEnd = 0x0a;
 
 /** Lines for one open file, in their order. */
@@ -159,15 +161,28 @@ export class LineWriter {
         segment.pending = null;
         segment.taken = 0;
       }
-      if (error === null) this.#writeOrGather();
-      else if (next !== undefined && !passing.has(error.code)) this.#moveOn(segment, bytes, next);
+      if (error === null) {
+        this.#writeOrGather();
+        return;
+      }
+      const again = isFullPipe ? fullPipeMilliseconds : retryMilliseconds;
+      if (next === undefined) this.#writeAgain(again);
+      else if (!passing.has(error.code)) this.#moveOn(segment, bytes, next);
+      else if (!noRoom.has(error.code)) this.#writeAgain(again);
       else {
-        const again = isFullPipe ? fullPipeMilliseconds : retryMilliseconds;
-        setTimeout(() => {
-          this.#writeNext();
-        }, again).unref();
+        // One that was removed to make room keeps it from the next one for as long as it is open.
+        fstat(segment.descriptor, (unknown, found) => {
+          if (unknown === null && found.nlink === 0) this.#moveOn(segment, bytes, next);
+          else this.#writeAgain(again);
+        });
       }
     });
+  }
+
+  #writeAgain(milliseconds: number): void {
+    setTimeout(() => {
+      this.#writeNext();
+    }, milliseconds).unref();
   }
 
   /** Leaves a file that takes nothing more: its lines go into the next one, from that on which was not taken whole. */

@@ -5,12 +5,14 @@ import t from 'tap';
 
 const lines = 130;
 
-/** What becomes of the lines of a log whose file takes no more than 64 KiB, and is rotated when it takes nothing more. */
-const program = `
-import { renameSync } from 'node:fs';
+/** What becomes of the lines of a log whose file takes no more than 64 KiB, and is moved out of the way when it takes nothing more. */
+const program = (prepare: string, move: string): string => `
+import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { setTimeout as wait } from 'node:timers/promises';
-import { ChainedLog } from './dist/telemetry/chained-log.js';
 const destination = process.argv[1];
+${prepare}
+const { ChainedLog } = await import('./dist/telemetry/chained-log.js');
 const log = new ChainedLog({
   destination, secret: null, environment: 'live', now: Date.now, onReopenFailure: () => {},
 });
@@ -18,7 +20,7 @@ const write = (n) => log.write(JSON.stringify({ n, pad: 'x'.repeat(400), event: 
 for (let n = 0; n < ${lines}; n += 1) write(n);
 for (let look = 0; look < 1000 && log.problem() === null; look += 1) await wait(10);
 const problem = log.problem();
-renameSync(destination, destination + '.1');
+${move}
 log.reopen();
 for (let look = 0; look < 300 && log.problem() !== null; look += 1) await wait(10);
 const after = log.problem();
@@ -26,6 +28,24 @@ write(${lines});
 await log.close(5000);
 console.log(JSON.stringify({ problem, after }));
 process.exit();
+`;
+
+/** A disk of 64 KiB: a file that was removed takes its part of it for as long as it is open. */
+const smallDisk = `
+const sizes = new Map();
+const real = { ...fs };
+fs.write = (descriptor, bytes, offset, then) => {
+  const room = 64 * 1024 - [...sizes.values()].reduce((sum, size) => sum + size, 0);
+  const length = Math.min(room, bytes.length - offset);
+  sizes.set(descriptor, (sizes.get(descriptor) ?? 0) + length);
+  if (length > 0) real.write(descriptor, bytes, offset, length, then);
+  else setImmediate(then, Object.assign(new Error('there is no space left'), { code: 'ENOSPC' }), 0);
+};
+fs.close = (descriptor, then) => {
+  sizes.delete(descriptor);
+  real.close(descriptor, then);
+};
+syncBuiltinESMExports();
 `;
 
 interface Line {
@@ -40,8 +60,9 @@ function linesOf(file: string): string[] {
 // A line that could not be written held up all behind it for good, also in a new file: they were lost with the process.
 t.test('lines of a file that takes nothing more go into the next one, from the first that is not whole on', (t) => {
   const file = path.join(t.testdir(), 'access.log');
+  const renaming = program('', "fs.renameSync(destination, destination + '.1');");
   const shell = 'ulimit -f 64; exec "$0" --input-type=module --eval "$1" "$2"';
-  const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', shell, process.execPath, program, file], {
+  const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', shell, process.execPath, renaming, file], {
     encoding: 'utf8',
     env: { PATH: process.env.PATH },
     timeout: 60_000,
@@ -61,3 +82,25 @@ t.test('lines of a file that takes nothing more go into the next one, from the f
   );
   t.end();
 });
+
+// Whoever makes room by removing the log had made none: the gateway held it open, and answered 503 until it was started anew.
+t.test(
+  'a file on a full disk that is removed is let go, and its lines that it had not taken go into the next one',
+  (t) => {
+    const file = path.join(t.testdir(), 'access.log');
+    const removing = program(smallDisk, 'fs.rmSync(destination);');
+    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', removing, file], {
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    t.match(stdout, /^\{"problem":"writing fails: ENOSPC; lines lost: 0","after":null\}\n$/, stderr);
+    const numbers = linesOf(file).flatMap((text) => (JSON.parse(text) as Line).n ?? []);
+    const [first = 0] = numbers;
+    t.ok(first > 100, `${first} is the first line that the other one had not taken whole`);
+    t.same(
+      numbers,
+      Array.from({ length: lines + 1 - first }, (_, index) => first + index),
+    );
+    t.end();
+  },
+);
