@@ -19,6 +19,7 @@ export class Connections {
   readonly #servers = new Set<http.Server>();
   #closing = false;
   #lastAnswers = false;
+  #cutOff = false;
 
   /** Adds a server, whose idle connections end with it. */
   serves(server: http.Server): void {
@@ -53,6 +54,11 @@ export class Connections {
       if (this.answersAreLast) session.close();
     });
     if (this.#closing) session.close();
+  }
+
+  /** Whether all of them were cut off, whatever happened on them. */
+  get areCutOff(): boolean {
+    return this.#cutOff;
   }
 
   /** Says whether an answer is its connection's last. */
@@ -98,6 +104,7 @@ export class Connections {
    * socket is taken away from below a TLS socket that has something to write.
    */
   cutOff(): void {
+    this.#cutOff = true;
     for (const session of this.#sessions.members()) session.destroy();
     for (const socket of this.#ready.members()) {
       const last = newestExchange(socket);

@@ -1,6 +1,6 @@
 /**
  * What callers see of the failures that the gateway answers itself, apart from denials. None names a machine or a library.
- * `client_closed` is seen by nobody; it is the log's name for a caller who hung up.
+ * `client_closed` is seen by nobody; it is the log's name for a caller who hung up, or was cut off.
  */
 export const gatewayErrors = {
   malformed_request: { status: 400, message: 'Malformed HTTP request' },

@@ -101,13 +101,17 @@ export class Exchange {
     this.#end();
   }
 
-  /** Says that nothing more can be answered: the answer is out, or the caller is gone. */
-  closed(): void {
+  /**
+   * Says that nothing more can be answered: the answer is out, or the caller is gone.
+   * @param reason why, in words for operators, where that was not the caller's doing
+   */
+  closed(reason: string | null = null): void {
     if (this.outcome === 'accepted' && !this.#answered) {
       this.outcome = 'client_closed';
+      this.detail ??= reason;
       // What changes nothing is not carried on for a caller who has hung up; what may have changed something is.
       if (this.facts?.access === 'read') {
-        this.cancellation.cancel(new GatewayError('client_closed', 'the client went away'));
+        this.cancellation.cancel(new GatewayError('client_closed', reason ?? 'the client went away'));
       }
     }
     this.#closed = true;

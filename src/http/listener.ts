@@ -45,6 +45,7 @@ export interface ListenerOptions {
   readonly onInternalError: (error: unknown, exchange: Exchange) => void;
 }
 
+const endOfDrain = 'the gateway ended, and cut it off: it was not over after limits.drainTimeoutSeconds';
 const methodsWithBodies = ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 
 /** One listener of the gateway. */
@@ -111,7 +112,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
       if (alive) {
         // Not Fastify's onResponse: that is silent about a caller who hung up and an answer that broke off.
         reply.raw.on('close', () => {
-          exchange.closed();
+          exchange.closed(connections.areCutOff ? endOfDrain : null);
         });
         done();
       } else {

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type http from 'node:http';
+import http2 from 'node:http2';
 import t from 'tap';
 import type { KeyStore } from '../../src/gateway/ports.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
@@ -348,18 +349,30 @@ t.test('a drain lets what is in flight end, refuses new connections, and says so
   t.equal(gateway.lines.length, 1);
 });
 
-t.test('a drain does not wait for ever', async (t) => {
+const cutOff = {
+  event: { code: 'client_closed', reason: /^the gateway ended, and cut it off: .+ limits\.drainTimeoutSeconds$/ },
+  http: { response: { status_code: 499 } },
+};
+
+t.test('a drain does not wait for ever, and the log does not blame the caller for it', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const arrived = new Promise<void>((resolve) => {
+    let count = 0;
     upstream.respond = () => {
-      resolve();
+      count += 1;
+      if (count === 2) resolve();
     };
   });
   const stuck = exchangeBytes(connect(gateway.https, gateway.ca), requestBytes({ headers: [key] })).catch(() => '');
+  const session = http2.connect(`https://127.0.0.1:${gateway.https}`, { ca: gateway.ca });
+  session.on('error', () => undefined);
+  const stream = session.request({ ':path': '/v1/transactions', 'x-api-key': liveKey });
+  stream.on('error', () => undefined);
   await arrived;
   await gateway.drain();
   t.equal(await stuck, '', 'what has not ended by the timeout is cut off');
+  t.match(gateway.lines, [cutOff, cutOff]);
 });
 
 t.test('the management listener tells health and counts, and nothing of it is on the API', async (t) => {
