@@ -99,13 +99,13 @@ export class Verifier {
       .unfinished.push({ finding, note: 'the file is empty: the gateway may not yet have gone on in it' });
   }
 
-  /** Says what was found, when every line was taken. */
-  end(): Verdict {
+  /** Says what was found, when every line was taken; or not all, where a chain may go on in what cannot be read. */
+  end(areAll = true): Verdict {
     for (const log of this.#logs.all) {
       this.#judgeUnfinished(log, this.#options.running && this.#lines > 0);
       this.#judgeFragment(log, 0, null);
     }
-    for (const chain of this.#chains.values()) this.#judgeEnd(chain);
+    for (const chain of this.#chains.values()) this.#judgeEnd(chain, areAll);
     const chains = [...this.#chains.values()];
     return {
       intact: this.#findingCount === 0,
@@ -214,19 +214,20 @@ export class Verifier {
     }
   }
 
-  #judgeEnd(chain: ChainCheck): void {
+  #judgeEnd(chain: ChainCheck, areAll: boolean): void {
     const { newest } = chain;
     if (chain.lost > 0)
       this.#notes.push(`the chain ${chain.id} tells of lines that had no room and were lost: ${chain.lost}`);
     if (newest === null || chain.closed) return;
     // Without the secret anybody can make such a line: what is behind it would have to go on from its hash.
-    if (chain.unchecked === chain.lines && chain !== this.#leading) {
+    if (areAll && chain.unchecked === chain.lines && chain !== this.#leading) {
       const message = `no line of the chain ${chain.id} goes on from here, and no process names it: nothing proves it`;
       this.#report({ ...newest.place, kind: 'foreign', message });
       return;
     }
     const where = `${placeText(newest.place)}: the chain ${chain.id}`;
-    if (chain.goesOn && this.#logs.all.some((log) => log.newest === newest))
+    if (!areAll) this.#notes.push(`${where} may go on in what was not read`);
+    else if (chain.goesOn && this.#logs.all.some((log) => log.newest === newest))
       this.#notes.push(`${where} goes on in another file, which is not given`);
     else if (this.#options.running)
       this.#notes.push(`${where} has no end yet: whether lines behind it are gone cannot be told`);

@@ -168,6 +168,22 @@ t.test('audit verify tells what it found before a file that cannot be read, and 
   t.match(damaged.out, `${file}:4: edited`, 'of the files before');
 });
 
+t.test('a chain that may go on in what cannot be read is not called cut off, nor foreign', async (t) => {
+  const { file, secretFile } = await logOf(t);
+  const lines = readFileSync(file, 'utf8').split('\n');
+  const verify = (...args: string[]): Promise<Outcome> => audit('verify', '--secret-file', secretFile, ...args);
+  for (const [args, part] of [
+    [[], lines.slice(0, 5)],
+    [['--partial'], ['{}', ...lines.slice(1, 2)]],
+  ] as const) {
+    writeFileSync(file, `${part.join('\n')}\n`);
+    t.match(await verify(...args, file), { status: 1, out: /:[25]: (?:truncated|foreign): / }, 'where all was read');
+    const { out } = await verify(...args, file, `${file}.2`);
+    t.match(out, /:[25]: the chain \w+ may go on in what was not read\n/);
+    t.notMatch(out, /:[25]: (?:truncated|foreign): /);
+  }
+});
+
 t.test('a last line that is longer than any is no line that a gateway may still write', async (t) => {
   const { file, secretFile } = await logOf(t);
   const lines = readFileSync(file, 'utf8');

@@ -43,7 +43,7 @@ async function verify(files: readonly string[], options: VerifyOptions, { out, e
   const { running = false, partial = false, json = false } = options;
   const verifier = new Verifier({ secrets: await readLogSecrets(options), running, partial });
   const unreadable = await takeAll(files, verifier, err);
-  const verdict = verifier.end();
+  const verdict = verifier.end(unreadable === null);
   out(json ? `${JSON.stringify(asJson(verdict, unreadable), null, 2)}\n` : asText(verdict, unreadable));
   if (unreadable !== null && verdict.lines === 0) throw unreadable;
   if (unreadable !== null) throw new OperatorError(`${unreadable.message} Before that: ${sizeOf(verdict)}.`);
