@@ -1,4 +1,5 @@
 import t from 'tap';
+import { GatewayDirectory } from '../../src/adapters/redis/gateway-directory.js';
 import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
 import type { OpenedRecordsStore } from '../../src/adapters/redis/open-records-store.js';
 import { startRedis, withoutRedis } from './redis-server.js';
@@ -117,6 +118,28 @@ t.test(
     t.pass('what was written while nothing could be heard is found as well');
   },
 );
+
+t.test('one that acknowledges while it is found to be gone is not overlooked the next time', async (t) => {
+  let stored: string | null = null;
+  const directory: GatewayDirectory = new GatewayDirectory({
+    hearing: true,
+    epoch: 1,
+    catchUp: () => Promise.resolve(),
+    names: async function* () {
+      yield 'mg:gateway:g';
+      await Promise.resolve();
+    },
+    read: (names) => {
+      const texts = names.map(() => stored);
+      // Its notice comes over another connection than the answer, and may be there first.
+      stored = JSON.stringify({ instanceId: 'g', ...gateway });
+      directory.heard(['mg:gateway:g']);
+      return Promise.resolve(texts);
+    },
+  });
+  t.same(await directory.list(), []);
+  t.match(await directory.list(), [{ instanceId: 'g' }]);
+});
 
 t.test('a write that Redis refuses is a failure, not a success', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, rename, rm, symlink, truncate, unlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat, symlink, truncate, unlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import t from 'tap';
 import { exitSourceOf } from '../../src/adapters/tor/exit-source.js';
@@ -339,6 +339,8 @@ t.test('a snapshot that was damaged or forged is not used', async (t) => {
     const list = world.open(directory, { from: [a] });
     await list.exits.load();
     t.equal(says(list, '198.51.100.9', '192.0.2.1'), '??', what);
+    const isDue = what !== 'from the future'; // which a clock that is set right makes good
+    t.equal(list.problems.length + list.refused.length, isDue ? 1 : 0, `${what}: operators are told of it`);
   }
   const rules = { allowReserved: true, trustedProxies: compileIpRanges(['203.0.113.0/24']) };
   const list = world.open(t.testdir({ 'snapshot.json': good }), { from: [a], rules });
@@ -363,7 +365,11 @@ t.test('a snapshot that cannot be written is a problem, and the list is in force
     '198.51.100.9',
     'and it is tried again',
   );
+  t.same(list.recovered, ['the snapshot of the Tor exit list is written again'], 'which is told too');
   t.equal(world.fetched.length, 1, 'without a new list');
+  const { ino } = await stat(path.join(directory, 'file', 'snapshot.json'));
+  await list.exits.tick();
+  t.equal((await stat(path.join(directory, 'file', 'snapshot.json'))).ino, ino, 'what is written stays as it is');
 });
 
 t.test('what another process writes into the snapshot file is taken over', async (t) => {

@@ -31,7 +31,9 @@ export interface DirectorySource {
  */
 export class GatewayDirectory {
   readonly #source: DirectorySource;
-  readonly #known = new Set<string>();
+  /** Their names, each with how often something had been heard by when it was last heard of. */
+  readonly #known = new Map<string, number>();
+  #heard = 0;
   #complete = false;
 
   constructor(source: DirectorySource) {
@@ -40,7 +42,8 @@ export class GatewayDirectory {
 
   /** These acknowledgements were written, or taken back. */
   heard(names: readonly string[]): void {
-    for (const name of names) this.#known.add(name);
+    this.#heard += 1;
+    for (const name of names) this.#known.set(name, this.#heard);
   }
 
   /** Some may have been written that were not heard of. */
@@ -52,12 +55,14 @@ export class GatewayDirectory {
   async list(): Promise<LiveGateway[]> {
     if (this.#source.hearing) await this.#source.catchUp();
     if (!this.#complete) await this.#lookThrough();
-    const names = [...this.#known];
+    const names = [...this.#known.keys()];
+    const asked = this.#heard;
     if (names.length === 0) return [];
     const texts = await this.#source.read(names);
     return names.flatMap((name, index) => {
       const text = texts[index] ?? null;
-      if (text === null) this.#known.delete(name);
+      // One that was heard of since it was asked for may have been written after it was found to be gone.
+      if (text === null && (this.#known.get(name) ?? 0) <= asked) this.#known.delete(name);
       const gateway = text === null ? null : read(text);
       return gateway === null ? [] : [gateway];
     });
@@ -65,7 +70,7 @@ export class GatewayDirectory {
 
   async #lookThrough(): Promise<void> {
     const { epoch, hearing } = this.#source;
-    for await (const name of this.#source.names()) this.#known.add(name);
+    for await (const name of this.#source.names()) this.heard([name]);
     // What was written while nothing could be heard may have been missed; then the next call looks again.
     this.#complete = hearing && this.#source.hearing && this.#source.epoch === epoch;
   }
