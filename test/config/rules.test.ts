@@ -137,6 +137,9 @@ t.test('a rule is not held against the value that stands in for a wrong one', (t
     ['listen: { http: { port: x }, management: { port: 8080 } }', ['listen.http.port']],
     ['limits: { requestTimeoutSeconds: x, headersTimeoutSeconds: 40 }', ['limits.requestTimeoutSeconds']],
     ['trustedProxies: 5', ['trustedProxies']],
+    ['keyStore: { redis: { caFile: ca.pem, url: 5 } }', ['keyStore.redis.url']],
+    ['keyStore: { redis: { cluster: ["a:1"], sentinel: 5 } }', ['keyStore.redis.sentinel']],
+    ['keyStore: { redis: { cluster: 5, url: "redis://a/1", prefix: "{mg}:" } }', ['keyStore.redis.cluster']],
   ];
   for (const [text, expected] of cases) {
     t.same(

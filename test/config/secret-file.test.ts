@@ -17,6 +17,7 @@ t.test('a secret is what stands in its file, without one line end', async (t) =>
     0x0d,
   ]);
   t.same(await read(bytes), bytes, 'any bytes within it are its own');
+  t.equal((await read('sixteen in bytes')).length, 16, 'so many are enough');
   await t.rejects(read('short\n'), /^The pepper .* is shorter than 16 bytes\.$/);
   for (const end of ['\n\n', '\r\n\r\n', '\n\n\n'])
     await t.rejects(read(`${secret}${end}`), /^The pepper .* ends with several line ends: leave at most one\.$/);
