@@ -4,6 +4,7 @@ import path from 'node:path';
 import t from 'tap';
 import { exitSourceOf } from '../../src/adapters/tor/exit-source.js';
 import { RefreshSchedule } from '../../src/adapters/tor/refresh-schedule.js';
+import type { SourceContent } from '../../src/adapters/tor/source-content.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { address } from '../policy/fixtures.js';
 import { content, hour, manyExits, minute, TestWorld, unreachable } from './tor-maintenance-fixture.js';
@@ -346,6 +347,7 @@ t.test('a snapshot that was damaged or forged is not used', async (t) => {
   const list = world.open(t.testdir({ 'snapshot.json': good }), { from: [a], rules });
   await list.exits.load();
   t.same(list.refused, [`${a} names_trusted_proxy`], 'it keeps to the rules of today');
+  t.same(list.exits.status().sources[0]?.refusals, { names_trusted_proxy: 1 }, 'and is counted with the others');
   t.equal(says(list, '198.51.100.9'), '?');
 });
 
@@ -510,9 +512,66 @@ t.test('a record of the cluster that is damaged is not used, and is replaced', a
   world.store.record = '{"version":1,"sources":"all"}';
   const list = world.open(t.testdir(), { from: [a], shared: world.store });
   await list.exits.tick();
-  t.same([...new Set(list.problems)], ['the Tor exit list in the key store cannot be used']);
+  t.same(list.problems, ['the Tor exit list in the key store cannot be used']);
   t.equal(says(list, '198.51.100.9'), '1');
   t.match(JSON.parse(world.store.record), { version: 1, digest: list.exits.digest, size: 1, sources: [{ source: a }] });
+  world.store.claimed = true;
+  for (const record of ['{', '{', '[]', null, null]) {
+    world.store.record = record;
+    world.now += minute;
+    await list.exits.tick();
+  }
+  t.equal(list.problems.length, 3, 'each of them is told once, and that there is none is no problem');
+});
+
+t.test('clocks of two gateways may differ by five minutes', async (t) => {
+  const world = new TestWorld();
+  world.answers.set(a, content(['198.51.100.9']));
+  await world.open(t.testdir(), { from: [a], shared: world.store }).exits.tick();
+  for (const [behind, expected] of [
+    [4.9, '1'],
+    [5.1, '?'],
+  ] as const) {
+    const clock = { now: () => world.now - behind * minute };
+    const other = world.open(t.testdir(), { from: [a], shared: world.store, clock });
+    await other.exits.load();
+    t.equal(says(other, '198.51.100.9'), expected, `${behind} minutes`);
+  }
+});
+
+t.test('of a source that is read no more, the record keeps the list for a day', async (t) => {
+  const world = new TestWorld();
+  world.answers.set(a, content(['198.51.100.9']));
+  world.answers.set(b, content(['203.0.113.1']));
+  await world.open(t.testdir(), { from: [a], shared: world.store }).exits.tick();
+  const [first, second] = [1, 2].map(() => world.open(t.testdir(), { from: [b], shared: world.store }));
+  const kept: string[][] = [];
+  for (const [hours, gateway] of [
+    [23.9, first],
+    [0.2, first],
+    [1, second],
+  ] as const) {
+    world.now += hours * hour;
+    t.ok(await gateway?.exits.refreshNow(false));
+    const { sources } = JSON.parse(world.store.record ?? '') as { sources: { source: string }[] };
+    kept.push(sources.map(({ source }) => source));
+  }
+  t.same(kept, [[b, a], [b], [b]]);
+});
+
+t.test('nothing is fetched by whoever has the claim and cannot look what the others have', async (t) => {
+  const world = new TestWorld();
+  world.answers.set(a, content(['198.51.100.9']));
+  const list = world.open(t.testdir(), { from: [a], shared: world.store });
+  world.store.record = 'of others';
+  world.store.onClaim = () => (world.store.up = false);
+  t.notOk(await list.exits.refreshNow(false));
+  t.equal(world.fetched.length, 0);
+  t.equal(world.store.record, 'of others', 'a list of theirs would be lost');
+  world.store.onClaim = () => undefined;
+  world.store.up = true;
+  t.ok(await list.exits.refreshNow(false), 'when it can be, it is');
+  t.match(world.store.record, '198.51.100.9');
 });
 
 t.test('a list file is published for the others, who take it only where they cannot read their own', async (t) => {
@@ -521,8 +580,14 @@ t.test('a list file is published for the others, who take it only where they can
   const world = new TestWorld();
   const here = world.open(directory, { from: [file], shared: world.store });
   await here.exits.load();
+  world.store.claimed = true;
   await here.exits.tick();
-  t.match(world.store.record, '198.51.100.9');
+  world.store.claimed = false;
+  await here.exits.tick();
+  t.match(world.store.record, '198.51.100.9', 'when nobody else has the claim any more');
+  world.store.onClaim = () => t.fail('what is published is not published again');
+  await here.exits.tick();
+  world.store.onClaim = () => undefined;
   await unlink(file);
   const elsewhere = world.open(t.testdir(), { from: [file], shared: world.store });
   await elsewhere.exits.load();
@@ -530,6 +595,72 @@ t.test('a list file is published for the others, who take it only where they can
   await writeFile(file, '203.0.113.1\n');
   await elsewhere.exits.tick();
   t.equal(says(elsewhere, '198.51.100.9', '203.0.113.1'), '01');
+});
+
+t.test('a list file of this machine is not displaced by that of another one, and shrinks as little', async (t) => {
+  const directory = t.testdir({ list: `${manyExits(40).join('\n')}\n` });
+  const file = path.join(directory, 'list');
+  const world = new TestWorld();
+  const here = world.open(path.join(directory, 'here'), { from: [file], shared: world.store });
+  await here.exits.tick();
+  world.now += minute;
+  const read = (): Promise<SourceContent> => Promise.resolve(content(['203.0.113.1']));
+  await world
+    .open(path.join(directory, 'elsewhere'), { from: [file], shared: world.store, read })
+    .exits.refreshNow(true);
+  t.match(world.store.record, '203.0.113.1');
+  world.now += minute;
+  await here.exits.tick();
+  t.equal(says(here, '198.51.100.1', '203.0.113.1'), '10');
+  await writeFile(file, '192.0.2.1\n');
+  await here.exits.tick();
+  t.equal(says(here, '198.51.100.1', '192.0.2.1'), '10');
+  t.same(here.refused, [`${file} shrunken`]);
+});
+
+t.test('of the snapshot and the record of the cluster the newer list is in force', async (t) => {
+  const world = new TestWorld();
+  const texts: string[] = [];
+  for (const exit of ['198.51.100.9', '203.0.113.1']) {
+    world.answers.set(a, content([exit]));
+    const directory = t.testdir();
+    await world.open(directory, { from: [a] }).exits.tick();
+    texts.push(await readFile(path.join(directory, 'snapshot.json'), 'utf8'));
+    world.now += minute;
+  }
+  for (const [record, snapshot = ''] of [texts, texts.toReversed()]) {
+    world.store.record = record ?? null;
+    const list = world.open(t.testdir({ 'snapshot.json': snapshot }), { from: [a], shared: world.store });
+    await list.exits.load();
+    t.equal(says(list, '198.51.100.9', '203.0.113.1'), '01');
+    t.equal(list.exits.status().ageSeconds, 60);
+  }
+});
+
+t.test('of a source that never had a list the others learn as well that it failed', async (t) => {
+  const world = new TestWorld();
+  const gateways = [1, 2].map(() => world.open(t.testdir(), { from: [a], shared: world.store }));
+  for (const { exits, problems } of gateways) {
+    await exits.tick();
+    t.match(exits.status().sources[0]?.problem, /ECONNREFUSED/);
+    t.same(problems, []);
+  }
+  t.equal(world.fetched.length, 1);
+});
+
+t.test('whoever took a list over from the others gives it on as it was', async (t) => {
+  const world = new TestWorld();
+  world.answers.set(a, content(['198.51.100.9']));
+  const gateways = [1, 2].map(() => world.open(t.testdir(), { from: [a], shared: world.store }));
+  for (const { exits } of gateways) await exits.tick();
+  world.answers.set(a, 'unchanged');
+  for (const { exits } of [...gateways, ...gateways]) {
+    world.now += minute;
+    t.ok(await exits.refreshNow(false));
+  }
+  const third = world.open(t.testdir(), { from: [a], shared: world.store });
+  await third.exits.load();
+  t.equal(says(third, '198.51.100.9'), '1');
 });
 
 t.test('a secret in the query of a URL is in no record, status or message', async (t) => {

@@ -87,9 +87,7 @@ export class SourceLists {
       }
     }
     const own = new Set(this.#sources.map(({ id }) => id));
-    this.#foreign = record.sources.filter(
-      ({ id, attemptedAt }) => !own.has(id) && now - Date.parse(attemptedAt) < foreignMilliseconds,
-    );
+    this.#foreign = record.sources.filter(({ id }) => !own.has(id));
     return refused;
   }
 
@@ -109,9 +107,10 @@ export class SourceLists {
       const stored = list === null ? null : { ...list, addresses: list.addresses.map(({ text }) => text) };
       return [{ id: source.id, source: source.name, attemptedAt, failures, problem, list: stored }];
     });
+    const foreign = this.#foreign.filter(({ attemptedAt }) => now - Date.parse(attemptedAt) < foreignMilliseconds);
     const { digest, size } = joined;
     const time = new Date(now).toISOString();
-    return { version: 1, digest, size, time, sources: [...own, ...this.#foreign.slice(0, 32)] };
+    return { version: 1, digest, size, time, sources: [...own, ...foreign.slice(0, 32)] };
   }
 
   #put(source: ExitSource, state: SourceState): void {
