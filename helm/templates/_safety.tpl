@@ -36,6 +36,9 @@
 {{- if and (dig "proxyProtocol" false $config) (not $proxies) -}}
 {{- $problems = append $problems "config.proxyProtocol without config.trustedProxies: the header of nobody would be believed" -}}
 {{- end -}}
+{{- if dig "listen" "https" "http2" false $config -}}
+{{- $problems = append $problems "config.listen.https.http2: the gateway speaks HTTP/1.1 only, because the HTTP/2 of Node drops header fields with invalid values. Remove it; for HTTP/2 clients, put HAProxy, nginx or Caddy in front (docs/connections.md)" -}}
+{{- end -}}
 {{- if and (eq .environment "live") (not .root.Values.secrets.keyPepper.existingSecret) -}}
 {{- $problems = append $problems "production without a pepper: whoever reads Redis could test guesses of keys. Set secrets.keyPepper.existingSecret" -}}
 {{- end -}}

@@ -10,6 +10,7 @@ export function ruleProblems(config: Config): RuleProblem[] {
 
 const rules: readonly Rule[] = [
   listenersDoNotCollide,
+  httpIsVersion1,
   proxiesAreAddresses,
   proxiesAreNotEveryone,
   proxyProtocolHasProxies,
@@ -42,6 +43,16 @@ function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
     });
   }
   return problems;
+}
+
+/** A lost Idempotency-Key pays twice; a lost X-Forwarded-For has the proxy's address judged in place of the client's. */
+function httpIsVersion1({ listen: { https } }: Config): RuleProblem[] {
+  if (https?.http2 !== true) return [];
+  const message =
+    'is no longer offered: the HTTP/2 of Node drops header fields with invalid values and delivers the request without ' +
+    'them, so that a payout can lose its Idempotency-Key; expected false. For HTTP/2 clients, put HAProxy, nginx or Caddy ' +
+    'in front, as docs/connections.md shows';
+  return [{ path: 'listen.https.http2', message }];
 }
 
 function hostsOverlap(one: string, other: string): boolean {

@@ -1,7 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import type { Readable } from 'node:stream';
 import type { HeaderList } from './header-list.js';
-import { http2ResponseOf } from './http2/http2-message.js';
 import { giveHead } from './whole-answer.js';
 
 /**
@@ -17,7 +16,7 @@ export function giveInPieces(reply: FastifyReply, status: number, headers: Heade
     body.destroy();
     return;
   }
-  const socket = http2ResponseOf(response) === null ? response.socket : null;
+  const { socket } = response;
   const begin = (): boolean => {
     if (response.headersSent) return true;
     try {

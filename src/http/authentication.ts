@@ -17,7 +17,6 @@ import type { BadKeyThrottle } from './bad-key-throttle.js';
 import { denialFailure } from './envelope.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
-import { requireHttp2Limits } from './http2/require-http2-limits.js';
 import type { MerchantRate } from './merchant-rate.js';
 import { requireProtocol } from './protocol.js';
 import type { HeadLimits } from './protocol.js';
@@ -105,7 +104,6 @@ export function judge(exchange: Exchange, options: AuthenticationHookOptions): E
   if (logProblem !== null) throw new GatewayError('access_log_unavailable', logProblem);
   const overload = options.overload();
   if (overload !== null) throw new GatewayError('overloaded', overload);
-  requireHttp2Limits(exchange, options.headLimits.headerBytes);
   requireProtocol(exchange.request, headers, exchange.target, options.headLimits);
   const { path } = exchange.target;
   const canonical = isCanonicalPath(path);

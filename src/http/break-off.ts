@@ -1,6 +1,5 @@
 import type { ServerResponse } from 'node:http';
 import { TLSSocket } from 'node:tls';
-import { http2ResponseOf } from './http2/http2-message.js';
 
 /**
  * Ends an answer that has begun and will not be whole. To a caller of HTTP/1.0 the end of its connection is the end of the
@@ -8,7 +7,7 @@ import { http2ResponseOf } from './http2/http2-message.js';
  * itself, as nothing of TLS says goodbye.
  */
 export function breakOff(response: ServerResponse): void {
-  const socket = http2ResponseOf(response) === null ? response.socket : null;
+  const { socket } = response;
   if (socket !== null && response.req.httpVersionMinor === 0 && !(socket instanceof TLSSocket))
     socket.resetAndDestroy();
   else response.destroy();

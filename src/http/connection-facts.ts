@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { IpAddress } from '../policy/ip-address.js';
@@ -34,12 +33,15 @@ export function originOf(socket: Socket): ConnectionOrigin {
   return { remote: parseRemoteAddress(socket.remoteAddress), mayForward: true };
 }
 
-/** By socket, or, for HTTP/2, whose requests share one that cannot be had, by request. */
-const known = new WeakMap<object, ConnectionFacts>();
+const known = new WeakMap<Socket, ConnectionFacts>();
 
 /** Notes where a connection comes from, before it carries its first request. */
 export function noteConnection(socket: Socket, origin: ConnectionOrigin): ConnectionFacts {
-  const facts = { ...origin, tls: socket instanceof TLSSocket ? tlsFactsOf(socket) : null };
+  return setConnectionFacts(socket, { ...origin, tls: socket instanceof TLSSocket ? tlsFactsOf(socket) : null });
+}
+
+/** Sets the facts of a connection as they are given: `explain` describes connections that do not exist. */
+export function setConnectionFacts(socket: Socket, facts: ConnectionFacts): ConnectionFacts {
   known.set(socket, facts);
   return facts;
 }
@@ -53,17 +55,7 @@ function tlsFactsOf(socket: TLSSocket): TlsFacts {
   return { version: socket.getProtocol(), cipher: socket.getCipher().name, client };
 }
 
-/** Notes on which connection a request came, where its socket does not tell. */
-export function noteRequest(request: object, facts: ConnectionFacts): void {
-  known.set(request, facts);
-}
-
 /** The facts of a connection. */
 export function connectionFactsOf(socket: Socket): ConnectionFacts {
   return known.get(socket) ?? noteConnection(socket, originOf(socket));
-}
-
-/** The facts of the connection on which a request came. HTTP/2 would make something to stand for the socket of each that is asked. */
-export function connectionFactsOfRequest(request: IncomingMessage): ConnectionFacts {
-  return known.get(request) ?? connectionFactsOf(request.socket);
 }

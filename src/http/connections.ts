@@ -1,5 +1,4 @@
 import type http from 'node:http';
-import type { ServerHttp2Session } from 'node:http2';
 import type { Socket } from 'node:net';
 import { breakOff } from './break-off.js';
 import { newestExchange } from './pipeline.js';
@@ -7,7 +6,7 @@ import { Roster } from './roster.js';
 
 /**
  * The connections of one listener, for its end: Node closes those that are idle after a request, but waits for those on
- * which nothing was ever asked and for handshakes that never end, and knows nothing of HTTP/2.
+ * which nothing was ever asked and for handshakes that never end.
  */
 export class Connections {
   readonly #open = new Roster<Socket>();
@@ -15,7 +14,6 @@ export class Connections {
   readonly #ready = new Roster<Socket>();
   /** The bytes that those had read when they became so. */
   readonly #readBefore = new WeakMap<Socket, number>();
-  readonly #sessions = new Roster<ServerHttp2Session>();
   readonly #servers = new Set<http.Server>();
   #closing = false;
   #lastAnswers = false;
@@ -44,16 +42,6 @@ export class Connections {
     if (this.#closing) socket.destroy();
     this.#readBefore.set(socket, socket.bytesRead - bufferedBytes);
     socket.once('close', this.#ready.add(socket));
-  }
-
-  /** Says that a connection carries HTTP/2 from now on. */
-  carriesHttp2(session: ServerHttp2Session): void {
-    session.once('close', this.#sessions.add(session));
-    // HTTP/2's `Connection: close`: GOAWAY goes out before the answer, and names this request as the last one.
-    session.on('stream', () => {
-      if (this.answersAreLast) session.close();
-    });
-    if (this.#closing) session.close();
   }
 
   /** Whether all of them were cut off, whatever happened on them. */
@@ -88,13 +76,9 @@ export class Connections {
     });
   }
 
-  /**
-   * Closes every connection on which nothing was ever asked, now and from now on. HTTP/2 is told to go away: what it has
-   * asked by then is answered, and the connection ends with the last answer.
-   */
+  /** Closes every connection on which nothing was ever asked, now and from now on. */
   closeUnused(): void {
     this.#closing = true;
-    for (const session of this.#sessions.members()) session.close();
     for (const socket of this.#ready.members()) if (!this.hasAsked(socket)) socket.destroy();
     for (const socket of this.#open.members()) if (socket.bytesRead === 0) socket.destroy();
   }
@@ -105,7 +89,6 @@ export class Connections {
    */
   cutOff(): void {
     this.#cutOff = true;
-    for (const session of this.#sessions.members()) session.destroy();
     for (const socket of this.#ready.members()) {
       const last = newestExchange(socket);
       if (last?.response.headersSent === true) breakOff(last.response);

@@ -8,12 +8,9 @@ import { noteConnection, originOf } from './connection-facts.js';
 import type { ConnectionOrigin } from './connection-facts.js';
 import { ConnectionsPerAddress } from './connections-per-address.js';
 import type { Connections } from './connections.js';
-import { createHttp2Server } from './http2/http2-server.js';
 import { servedMethod } from './known-method.js';
 import { LeanRequest } from './lean-request.js';
 import { readProxyHeader } from './proxy-protocol/read-header.js';
-import { followRequestLines, namesHttp } from './request-lines.js';
-import { readIntoSharedBuffer } from './shared-reads.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
 import { tlsRefusals } from './tls/tls-refusal.js';
 
@@ -33,7 +30,6 @@ export interface ConnectionLimits {
 export const refusedConnections = [
   'address_limit',
   'connection_limit',
-  'http2_flood',
   'proxy_header',
   'proxy_untrusted',
   ...tlsRefusals.map((reason) => `tls_${reason}` as const),
@@ -56,9 +52,9 @@ export interface ServerOptions {
 }
 
 /**
- * Makes the server of a listener: TCP, then perhaps a PROXY protocol header, then perhaps TLS, then HTTP/1.1 or, where
- * ALPN says so, HTTP/2. One HTTP server listens for all of that, so that its limits count each connection from its first
- * packet; what comes in between is done before it sees the connection.
+ * Makes the server of a listener: TCP, an optional PROXY protocol header, optional TLS, then HTTP/1.1. One HTTP server listens
+ * for all of that, so that its limits count each connection from its first packet. It sees a connection only when the steps
+ * before HTTP are done. HTTP/2 is left to proxies in front: Node's drops header fields with invalid values without notice.
  */
 export function createServer(handler: http.RequestListener, options: ServerOptions): http.Server {
   const { limits, tls, proxyProtocolFrom, connections, onRefusedConnection } = options;
@@ -71,29 +67,11 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
   const startHttp1 = (socket: Socket, bufferedBytes: number): void => {
     connections.ready(socket, bufferedBytes);
     serveHttp1.call(server, socket);
-    followRequestLines(socket, limits.headerBytes + limits.targetBytes);
   };
-  const startHttp2 = createHttp2Server({
-    handler,
-    maxHeaderBytes: limits.headerBytes,
-    timeouts: {
-      first: headersTimeout,
-      idle: limits.keepAliveTimeoutSeconds * 1000,
-      answerEnd: limits.requestTimeoutSeconds * 1000,
-      end: limits.answerTimeoutSeconds * 1000,
-    },
-    onSession: (session) => {
-      connections.carriesHttp2(session);
-    },
-    onFlood: () => {
-      onRefusedConnection('http2_flood');
-    },
-  });
   const startTls = tls?.accept({
     onSecure: (socket: TLSSocket, origin) => {
-      const facts = noteConnection(socket, origin);
-      if (socket.alpnProtocol === 'h2') startHttp2(socket, facts);
-      else startHttp1(socket, 0);
+      noteConnection(socket, origin);
+      startHttp1(socket, 0);
     },
     onRefused: (reason) => {
       onRefusedConnection(`tls_${reason}`);
@@ -110,10 +88,7 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
       startHttp1(socket, bufferedBytes);
     }
   };
-  // What comes before HTTP reads in its own way.
-  const isPlain = startTls === undefined && proxyProtocolFrom === null;
-  server.on('connection', (accepted: Socket) => {
-    const socket = isPlain ? readIntoSharedBuffer(accepted) : accepted;
+  server.on('connection', (socket: Socket) => {
     connections.opened(socket);
     socket.on('error', () => undefined); // whoever reads it hears of its end; while nobody does, it would end the process
     const own = originOf(socket);
@@ -144,7 +119,6 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
 
 function createHttpServer(handler: http.RequestListener, limits: ConnectionLimits): http.Server {
   const serve: http.RequestListener = (request, response) => {
-    if (!namesHttp(request)) request.httpVersion = 'not found in its request line'; // refused in protocol.ts
     request.method = servedMethod(request.method);
     handler(request, response);
   };

@@ -4,13 +4,11 @@ import type { DenialCode } from '../policy/denials.js';
 import type { Credential, RequestFacts } from '../policy/facts.js';
 import type { IpAddress } from '../policy/ip-address.js';
 import { Cancellation } from './cancellation.js';
-import { connectionFactsOfRequest } from './connection-facts.js';
+import { connectionFactsOf } from './connection-facts.js';
 import type { ConnectionFacts } from './connection-facts.js';
 import { GatewayError, gatewayErrors } from './errors.js';
 import type { GatewayErrorCode } from './errors.js';
 import type { HeaderList } from './header-list.js';
-import { http1FieldsOf } from './http2/http1-fields.js';
-import { http2RequestOf, http2ResponseOf } from './http2/http2-message.js';
 import { readDecisiveHeaders } from './request-headers.js';
 import type { DecisiveHeaders } from './request-headers.js';
 import { splitTarget } from './request-path.js';
@@ -27,7 +25,7 @@ export class Exchange {
   id = '';
   readonly target: RequestTarget;
   readonly connection: ConnectionFacts;
-  /** Names and values, flat, in their order, as HTTP/1.1 has them, whatever the request came by. */
+  /** Names and values, flat, as the client sent them. */
   readonly rawHeaders: readonly string[];
   /** Those that the gateway reads. Node's own `headers` would be built anew for each request, and is asked for nothing. */
   readonly headers: DecisiveHeaders;
@@ -88,9 +86,8 @@ export class Exchange {
     readonly receivedAt: number,
   ) {
     this.target = splitTarget(target);
-    this.connection = connectionFactsOfRequest(request);
-    const { rawHeaders } = request;
-    this.rawHeaders = http2RequestOf(request) === null ? rawHeaders : http1FieldsOf(rawHeaders);
+    this.connection = connectionFactsOf(request.socket);
+    this.rawHeaders = request.rawHeaders;
     this.headers = readDecisiveHeaders(this.rawHeaders);
   }
 
@@ -123,16 +120,13 @@ export class Exchange {
     return this.#decided && this.#closed;
   }
 
-  /** Whether nobody waits for the answer any more. HTTP/2's response does not say so itself; its stream does. */
+  /** Whether the client has left before its response was complete. */
   get callerIsGone(): boolean {
-    return http2ResponseOf(this.response)?.stream.destroyed ?? this.response.destroyed;
+    return this.response.destroyed;
   }
 
   /** Whether the request has a body, or is to have one. */
   get hasBody(): boolean {
-    const { request } = this;
-    const http2 = http2RequestOf(request);
-    if (http2 !== null) return !http2.stream.endAfterHeaders;
     return this.headers.transferEncoding.length > 0 || (this.declaredBytes ?? 0) > 0;
   }
 
@@ -148,18 +142,9 @@ export class Exchange {
     return expect.length > 0 && expect.join().toLowerCase() === '100-continue' && this.request.httpVersion !== '1.0';
   }
 
-  /**
-   * Whether all of the body has come, once its stream has ended. Node ends the body of an HTTP/2 stream that was reset
-   * as if it had; a stream that is closed before its answer was cut short.
-   */
-  get bodyIsWhole(): boolean {
-    const http2 = http2RequestOf(this.request);
-    return http2 === null ? this.request.complete : !http2.stream.closed;
-  }
-
   /** The host that was asked for; empty where none was named. */
   get host(): string {
-    return http2RequestOf(this.request)?.authority ?? this.headers.host[0] ?? '';
+    return this.headers.host[0] ?? '';
   }
 
   /** Calls back once when the request is over. */
@@ -184,15 +169,9 @@ export class Exchange {
     return this.#answered && this.request.method !== 'HEAD' ? this.ownBodyBytes : 0;
   }
 
-  /**
-   * Whether the whole answer went out. Node ends a stream of HTTP/2 that was reset as if it had; but what of its end was handed
-   * over behind all of its body is out, and who has it may reset what is left of the request (RFC 9113 8.1).
-   */
+  /** Whether the whole response went out. */
   get #answered(): boolean {
-    const { response } = this;
-    const stream = http2ResponseOf(response)?.stream;
-    const cutShort = stream !== undefined && stream.rstCode !== 0 && stream.sentTrailers === undefined;
-    return response.writableEnded && response.writableFinished && !cutShort;
+    return this.response.writableEnded && this.response.writableFinished;
   }
 
   #end(): void {

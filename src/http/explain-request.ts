@@ -12,7 +12,7 @@ import { judge } from './authentication.js';
 import type { AuthenticationHookOptions } from './authentication.js';
 import { resolveClientAddress } from './client-address.js';
 import type { Hop } from './client-address.js';
-import { noteRequest } from './connection-facts.js';
+import { setConnectionFacts } from './connection-facts.js';
 import { GatewayError } from './errors.js';
 import { Exchange } from './exchange.js';
 import type { Outcome } from './exchange.js';
@@ -111,11 +111,12 @@ async function answerFor(key: string, exchange: Exchange, sources: DecisionSourc
 
 /** A request as Node would have handed it over. */
 function exchangeOf({ method, target, headers, remote, tls, at }: DescribedRequest): Exchange {
-  const request = new IncomingMessage(new Socket());
+  const socket = new Socket();
+  setConnectionFacts(socket, { remote, mayForward: true, tls: tls ? { version: null, cipher: '' } : null });
+  const request = new IncomingMessage(socket);
   request.method = method;
   request.url = target;
   request.httpVersion = '1.1';
   request.rawHeaders = headers.flat();
-  noteRequest(request, { remote, mayForward: true, tls: tls ? { version: null, cipher: '' } : null });
   return new Exchange(request, new ServerResponse(request), target, at);
 }

@@ -4,7 +4,7 @@ const known: ReadonlySet<string | undefined> = new Set(METHODS);
 const unproxiedMethod = 'TRACE';
 
 /**
- * The method as which a request is served. One that Node does not list, as HTTP/2 lets them pass and RTSP has them, is
+ * The method as which a request is served. One that Node does not list, such as those of RTSP, is
  * served as one that is not proxied: Fastify would answer it itself, outside of every hook.
  */
 export function servedMethod(method: string | undefined): string {

@@ -1,8 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { breakOff } from './break-off.js';
 import type { Exchange } from './exchange.js';
-import { http2ResponseOf } from './http2/http2-message.js';
-import { whenStalled } from './http2/stalled-answer.js';
 import { waitsInTls, watchStillness } from './tls/still-connection.js';
 
 /** How long a caller may take over an answer. */
@@ -16,24 +14,12 @@ export interface AnswerTimeouts {
 /** A caller who takes nothing of the answer, or a byte from time to time, would keep a place upstream for ever. */
 export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: AnswerTimeouts): void {
   const { response } = exchange;
-  const http2 = http2ResponseOf(response);
-  if (http2 === null) {
-    const { socket } = response;
-    response.setTimeout(stallMilliseconds, () => {
-      if (waitsForCaller(exchange)) breakOff(response);
-    });
-    // It is the socket's: the request behind this one may wait longer for its upstream. Before Node sets that of idleness.
-    response.prependOnceListener('finish', () => socket?.setTimeout(0));
-  } else {
-    whenStalled(
-      http2,
-      stallMilliseconds,
-      () => exchange.responseBodyBytes,
-      () => {
-        breakOff(response);
-      },
-    );
-  }
+  const { socket } = response;
+  response.setTimeout(stallMilliseconds, () => {
+    if (waitsForCaller(exchange)) breakOff(response);
+  });
+  // It is the socket's: the request behind this one may wait longer for its upstream. Before Node sets that of idleness.
+  response.prependOnceListener('finish', () => socket?.setTimeout(0));
   if (exchange.callerIsGone) return; // the caller has left, and the answer goes nowhere
   const end = setTimeout(() => {
     exchange.detail = `the answer was not over after ${totalMilliseconds / 1000} s`;
@@ -43,7 +29,7 @@ export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMillis
   response.once('close', () => {
     clearTimeout(end);
   });
-  if (http2 === null && exchange.connection.tls !== null) endWhenStuck(response);
+  if (exchange.connection.tls !== null) endWhenStuck(response);
 }
 
 /** A caller who reset its connection may never be heard of: its answer would hold the connection until a limit ends it. */
@@ -58,7 +44,5 @@ function endWhenStuck(response: ServerResponse): void {
 
 /** Whether there is something of the answer that the caller has not taken yet. */
 export function waitsForCaller({ response }: Exchange): boolean {
-  // HTTP/2 would make something to stand for the socket for each response that is asked; its session has it already.
-  const { socket } = http2ResponseOf(response)?.stream.session ?? response;
-  return response.writableLength > 0 || (socket?.writableLength ?? 0) > 0;
+  return response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
 }

@@ -11,8 +11,6 @@ import type { ConnectionLimits, RefusedConnection } from './create-server.js';
 import { atEndOfTurn } from './end-of-turn.js';
 import { endReading } from './end-reading.js';
 import { Exchange } from './exchange.js';
-import { http2RequestOf } from './http2/http2-message.js';
-import { limitUpload } from './http2/limit-upload.js';
 import { limitAnswer, waitsForCaller } from './limit-answer.js';
 import { awaitTurn, endTurn } from './pipeline.js';
 import { answerProtocolError } from './protocol-errors.js';
@@ -80,11 +78,6 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     totalMilliseconds: limits.answerTimeoutSeconds * 1000,
   };
   const beforeAnswer = (exchange: Exchange): void => {
-    if (http2RequestOf(exchange.request) !== null) {
-      // What the gateway answers itself waits as well for a client whose window is shut.
-      if (exchange.ownBodyBytes !== null) limitAnswer(exchange, timeouts);
-      return;
-    }
     // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
     if (connections.answersAreLast || exchange.headers.upgrade.length > 0) exchange.response.shouldKeepAlive = false;
     closeOverUnreadBody(exchange);
@@ -99,14 +92,13 @@ export async function createListener(options: ListenerOptions): Promise<Listener
 
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = new Exchange(request.raw, reply.raw, request.originalUrl, options.clock.now());
-    const isHttp2 = http2RequestOf(request.raw) !== null;
     request.exchange = exchange;
     exchange.beforeAnswer = beforeAnswer;
     exchange.afterAnswer = afterAnswer;
     exchange.whenOver(() => {
       options.onExchange(exchange);
       connections.answerEnded();
-      if (!isHttp2) endTurn(exchange);
+      endTurn(exchange);
     });
     const turn = (alive: boolean): void => {
       if (alive) {
@@ -121,14 +113,8 @@ export async function createListener(options: ListenerOptions): Promise<Listener
         exchange.closed();
       }
     };
-    if (isHttp2) {
-      // Requests of one connection do not wait for each other, and Node does not bound how long their bodies take.
-      limitUpload(exchange, limits.requestTimeoutSeconds);
-      turn(true);
-    } else {
-      if (!exchange.hasBody) endReading(request.raw);
-      awaitTurn(exchange, turn);
-    }
+    if (!exchange.hasBody) endReading(request.raw);
+    awaitTurn(exchange, turn);
   });
   app.addHook('onRequest', authenticationHook(options.authentication));
   app.setErrorHandler((error, request, reply) => {

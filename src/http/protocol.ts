@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { parseIpAddress } from '../policy/ip-address.js';
 import { GatewayError } from './errors.js';
-import { http2RequestOf } from './http2/http2-message.js';
 import type { DecisiveHeaders } from './request-headers.js';
 import type { RequestTarget } from './request-path.js';
 
@@ -35,10 +34,9 @@ export function requireProtocol(
   limits: HeadLimits,
 ): void {
   const { host: hosts, transferEncoding, contentLength } = headers;
-  const overHttp2 = http2RequestOf(request) !== null;
   requireShortTarget(target, limits);
-  if (!overHttp2) requireShortHead(request, target, limits);
-  if (!overHttp2 && !versions.includes(request.httpVersion)) {
+  requireShortHead(request, target, limits);
+  if (!versions.includes(request.httpVersion)) {
     throw new GatewayError('malformed_request', `HTTP version ${request.httpVersion}`);
   }
   if (hosts.length > 1 || (hosts.length === 0 && request.httpVersion !== '1.0')) {

@@ -11,7 +11,6 @@ import type { Exchange } from './exchange.js';
 import { hasHeader } from './header-list.js';
 import type { HeaderList } from './header-list.js';
 import { httpProxy } from './http-proxy.js';
-import { http2RequestOf } from './http2/http2-message.js';
 import { limitAnswer } from './limit-answer.js';
 import type { AnswerTimeouts } from './limit-answer.js';
 import { sendError } from './replies.js';
@@ -128,20 +127,19 @@ class ProxiedRequest implements UpstreamRequest {
   /** A small one mostly comes in one packet with its head, and needs no events then: a seventh of what a POST costs. */
   bodyAtHand(): Buffer | null {
     const { request } = this.#exchange;
-    const isHere = request.complete && request.readableLength === this.bodyBytes && http2RequestOf(request) === null;
+    const isHere = request.complete && request.readableLength === this.bodyBytes;
     const body = isHere ? (request.read() as Buffer | null) : null;
     if (body !== null) endReading(request);
     return body;
   }
 
   bodyIsWhole(): boolean {
-    return this.#exchange.bodyIsWhole;
+    return this.#exchange.request.complete;
   }
 
   /**
-   * Drops what its client still sends of it. Node does that behind an answer for a body that nobody has read from alone: of
-   * another one the rest would stand in front of the connection's next request, and over HTTP/2 keep its own from ever being
-   * over.
+   * Drops what its client still sends of it. Node does that only for a body that was never read from: the rest of another one
+   * would stand in front of the connection's next request.
    */
   onUploadEnd(): void {
     this.#exchange.request.resume();

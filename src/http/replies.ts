@@ -1,5 +1,4 @@
 import type { FastifyReply } from 'fastify';
-import type { ServerResponse } from 'node:http';
 import { breakOff } from './break-off.js';
 import { proxiedMethods } from './routes.js';
 import { errorFailure } from './envelope.js';
@@ -24,20 +23,12 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
     breakOff(response); // another answer has begun, and cannot be made into this one
     return;
   }
-  forgetHeaders(response);
+  for (const name of response.getHeaderNames()) response.removeHeader(name);
   exchange.ownBodyBytes = failure.body.length;
   const headers = [...exchange.answerHeaders];
   for (const name in failure.headers) headers.push(name, failure.headers[name] ?? '');
   for (const name in more) headers.push(name, more[name] ?? '');
   giveWhole(reply, failure.status, headers, failure.body);
-}
-
-/** A Date Node does not take back from an answer over HTTP/2: one that it refused, it would refuse again. */
-function forgetHeaders(response: ServerResponse): void {
-  for (const name of response.getHeaderNames()) {
-    if (name === 'date') response.setHeader(name, new Date().toUTCString());
-    else response.removeHeader(name);
-  }
 }
 
 /** Answers a request that failed; whatever is not foreseen is an internal error, and its text stays inside. */

@@ -1,8 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import { atEndOfTurn } from './end-of-turn.js';
 import type { HeaderList } from './header-list.js';
-import { http2Headers } from './http2/answer-headers.js';
-import { http2ResponseOf } from './http2/http2-message.js';
 
 /** An answer of at most this many bytes is written together with its headers. */
 const joinedBytes = 16_384;
@@ -15,7 +13,7 @@ export function giveHead(reply: FastifyReply, status: number, headers: HeaderLis
   const { exchange } = reply.request;
   const { response } = exchange;
   exchange.beforeAnswer(exchange);
-  response.writeHead(status, http2ResponseOf(response) === null ? headers : http2Headers(headers));
+  response.writeHead(status, headers);
   reply.hijack();
 }
 
@@ -28,7 +26,7 @@ export function giveWhole(reply: FastifyReply, status: number, headers: HeaderLi
   giveHead(reply, status, headers);
   const { exchange } = reply.request;
   const { response } = exchange;
-  const socket = http2ResponseOf(response) === null ? response.socket : null;
+  const { socket } = response;
   if (body.length > joinedBytes || socket === null) {
     response.end(body, 'latin1');
     exchange.afterAnswer(exchange);

@@ -1,16 +1,15 @@
 // A rolling restart under load: three gateways on one Redis behind HAProxy as a TCP balancer, restarted one after the other
-// again and again while clients send requests over TLS, first on HTTP/1.1 connections that are kept, then on HTTP/2.
+// again and again while clients send requests over TLS on HTTP/1.1 connections that are kept.
 // `npm run bench:restart`, by hand; needs haproxy, redis-server and openssl. Every request must be answered 200, and each
-// POST must have arrived exactly once. REQUESTS, CONNECTIONS and STREAMS (at once on an HTTP/2 connection) change it.
+// POST must have arrived exactly once. REQUESTS and CONNECTIONS change it.
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { http1Client, http2Client } from './restart/clients.mjs';
+import { http1Client } from './restart/clients.mjs';
 import { key, startDeployment, startGateway } from './restart/deployment.mjs';
 import { endProcesses } from './restart/processes.mjs';
 
 const total = Number(process.env.REQUESTS ?? 100_000);
 const connections = Number(process.env.CONNECTIONS ?? 64);
-const streamsEach = Number(process.env.STREAMS ?? 4);
 const longestMilliseconds = 15 * 60_000;
 
 const deployment = await startDeployment();
@@ -68,7 +67,7 @@ async function restartUnder(name, client) {
   const doubled = posted.filter((body) => (service.arrived.get(body) ?? 0) > 1).length;
   console.log(
     `${name}: ${done} requests in ${seconds.toFixed(1)} s (${Math.round(done / seconds)} a second), ${connections} at once, ${restarts} restarts
-  ${failed} failed; of ${posted.length} POSTs ${lost} did not arrive and ${doubled} arrived more than once; ${client.repeated()} requests were told to go elsewhere, and did`,
+  ${failed} failed; of ${posted.length} POSTs ${lost} did not arrive and ${doubled} arrived more than once`,
   );
   for (const [failure, count] of failures) console.log(`  ${count} × ${failure}`);
   return failed + lost + doubled;
@@ -77,8 +76,6 @@ async function restartUnder(name, client) {
 let wrong = 1;
 try {
   wrong = await restartUnder('HTTP/1.1 keep-alive', http1Client(deployment, connections));
-  wrong += await restartUnder('HTTP/2, one at a time', http2Client(deployment, connections, 1));
-  wrong += await restartUnder(`HTTP/2, ${streamsEach} at once`, http2Client(deployment, connections, streamsEach));
 } finally {
   service.close();
   await endProcesses();

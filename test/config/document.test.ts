@@ -50,7 +50,7 @@ t.test('what is commented out in the documented default is right as well', (t) =
     certificates: [{ certFile: 'other.crt', keyFile: 'other.key' }],
     reloadSeconds: 10,
     minVersion: 'TLSv1.2',
-    http2: true,
+    http2: false,
     ticketKeysFile: null,
     clientCertificates: 'none',
     clientCaFile: null,

@@ -56,7 +56,7 @@ routes:
 `,
   });
   t.match(config.listen, {
-    https: { host: '0.0.0.0', port: 8443, certFile: 'a.crt', keyFile: 'a.key', http2: true },
+    https: { host: '0.0.0.0', port: 8443, certFile: 'a.crt', keyFile: 'a.key', http2: false },
     http: null,
     management: { host: '127.0.0.1', port: 9999 },
   });
@@ -79,7 +79,7 @@ t.test('presets are below the file: groups are merged, all else is replaced', (t
   const before = JSON.stringify(presets);
   const text = 'listen:\n  https: { port: 4 }\n  http: null\ntrustedProxies: [172.16.0.0/12]\nkeyStore:\n';
   const config = loadConfig({ text, presets });
-  t.match(config.listen.https, { host: '0.0.0.0', port: 4, certFile: 'dev.crt', keyFile: 'dev.key', http2: true });
+  t.match(config.listen.https, { host: '0.0.0.0', port: 4, certFile: 'dev.crt', keyFile: 'dev.key', http2: false });
   t.equal(config.listen.http, null);
   t.equal(config.listen.management, null);
   t.same(config.trustedProxies, ['172.16.0.0/12']);

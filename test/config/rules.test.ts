@@ -30,6 +30,11 @@ t.test('what contradicts another option is refused', (t) => {
       'limits: { headersTimeoutSeconds: 31 }',
       ['limits.headersTimeoutSeconds: expected at most limits.requestTimeoutSeconds, which is 30'],
     ],
+    [
+      'listen: { https: { certFile: a, keyFile: b, http2: true } }',
+      ['listen.https.http2: is no longer offered: the HTTP/2 of Node drops header fields with invalid values'],
+    ],
+    ['listen: { https: { certFile: a, keyFile: b, http2: false } }', []],
     ['proxyProtocol: true', ['proxyProtocol: closes every connection']],
     ['proxyProtocol: true\ntrustedProxies: [10.0.0.0/8]', []],
     [

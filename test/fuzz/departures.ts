@@ -6,12 +6,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import tls from 'node:tls';
 import { liveKey } from '../http/harness.js';
 import type { GatewayUnderTest } from '../http/harness.js';
-import { endStream, frame, headersFrames, preface, requestFields } from '../http/http2-frames.js';
 import { serviceAnswers } from './hasty-service.js';
 import type { Random } from './random.js';
 
 const methods = ['GET', 'POST', 'PUT', 'DELETE'];
-const protocols = ['HTTP', 'HTTP over TLS', 'HTTP/2'] as const;
+const protocols = ['HTTP', 'HTTP over TLS'] as const;
 const endings = ['end', 'destroy', 'reset'] as const;
 /** What a balancer writes in front: an address of a client, in both versions, and that it speaks for itself. */
 const proxyHeaders = [
@@ -40,10 +39,7 @@ export interface Departure {
 /** Makes a client that leaves: with what it asks for whole or in part, before, within and behind the answers. */
 export function departure(random: Random): Departure {
   const protocol = random.pick(protocols);
-  const requests = Array.from({ length: 1 + random.below(3) }, (_, index) =>
-    protocol === 'HTTP/2' ? http2Request(random, 1 + 2 * index) : http1Request(random, protocol === 'HTTP'),
-  ).flat();
-  const parts = protocol === 'HTTP/2' ? [Buffer.concat([preface, frame('settings', 0, 0)]), ...requests] : requests;
+  const parts = Array.from({ length: 1 + random.below(3) }, () => http1Request(random, protocol === 'HTTP')).flat();
   const pauses = parts.map(() => (random.oneIn(2) ? null : random.below(6)));
   const whole = {
     protocol,
@@ -83,23 +79,6 @@ function http1Request(random: Random, isPlain: boolean): Buffer[] {
   return random.oneIn(2) ? [bytes] : [bytes.subarray(0, cut), bytes.subarray(cut)];
 }
 
-function http2Request(random: Random, stream: number): Buffer[] {
-  const { method, key, answer, declared, sent } = request(random);
-  const fields = requestFields(method, '/v1/dev/customers/1', [
-    ['x-api-key', key],
-    ['x-answer', answer],
-    ...(declared > 0 ? ([['content-length', String(declared)]] as const) : []),
-  ]);
-  const parts = [headersFrames(stream, declared === 0 ? endStream : 0, fields)];
-  // No more than the first window of a connection lets in.
-  for (let left = Math.min(sent, 20_000); left > 0; left -= 10_000) {
-    const isLast = left <= 10_000 && sent === declared && sent <= 20_000;
-    parts.push(frame('data', isLast ? endStream : 0, stream, Buffer.alloc(Math.min(left, 10_000), 0x61)));
-  }
-  if (random.oneIn(6)) parts.push(frame('rstStream', 0, stream, Buffer.from([0, 0, 0, 8])));
-  return parts;
-}
-
 interface Asked {
   readonly method: string;
   readonly key: string;
@@ -134,7 +113,7 @@ async function ask(
   const port = protocol === 'HTTP' ? gateway.http : gateway.https;
   const tcp = net.connect({ port, host: '127.0.0.1', allowHalfOpen });
   if (proxyHeader !== null) tcp.write(proxyHeader);
-  const socket = protocol === 'HTTP' ? tcp : secured(tcp, gateway.ca, protocol === 'HTTP/2' ? 'h2' : 'http/1.1');
+  const socket = protocol === 'HTTP' ? tcp : secured(tcp, gateway.ca);
   for (const one of [tcp, socket]) one.on('error', () => undefined);
   const ready = once(socket, protocol === 'HTTP' ? 'connect' : 'secureConnect').catch(() => undefined);
   const closed = once(tcp, 'close').catch(() => undefined);
@@ -173,7 +152,7 @@ export async function fallAsleep(gateway: GatewayUnderTest, departure: Departure
 }
 
 /** TLS above a TCP socket, which can still be reset below it. */
-function secured(tcp: Socket, ca: string, protocol: string): Socket {
+function secured(tcp: Socket, ca: string): Socket {
   const between = new Duplex({
     read: () => tcp.resume(),
     write: (bytes: Buffer, _encoding, done) =>
@@ -188,5 +167,5 @@ function secured(tcp: Socket, ca: string, protocol: string): Socket {
   });
   tcp.on('data', (bytes: Buffer) => between.push(bytes) || tcp.pause());
   tcp.once('end', () => between.push(null)).once('close', () => between.destroy());
-  return tls.connect({ socket: between, ca, servername: 'localhost', ALPNProtocols: [protocol] });
+  return tls.connect({ socket: between, ca, servername: 'localhost', ALPNProtocols: ['http/1.1'] });
 }

@@ -57,7 +57,7 @@ const odd = [
   ...['Origin: https://a.onion', 'User-Agent: \u009b31m', 'X-HTTP-Method-Override: DELETE', `big: ${'x'.repeat(9000)}`],
 ];
 /** Whatever a service would take for the gateway's word; `forged` must never arrive in one. */
-export const forged = [
+const forged = [
   ...['X-Merchant-Id', 'x_merchant_id', 'X-Merchant_Key-Id', 'X-Gateway-Assertion', 'X_GATEWAY_X', 'X-Forwarded-User'],
   ...['X_Forwarded_For', 'X-Forwarded-Host', 'Forwarded', 'X-Real-IP', 'X_Real_IP', 'X-Request-Id', 'X_Api_Key'],
   ...['X-Forwarded-For', 'X-Forwarded-Proto'],

@@ -11,6 +11,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /trustedProxies has 0\.0\.0\.0\/0: any client/,
     { config: { trustedProxies: ['10.0.0.0/8', '0.0.0.0/0'] } },
   ],
+  ['HTTP/2', /the gateway speaks HTTP\/1\.1 only/, { config: { listen: { https: { http2: true } } } }],
   ['everybody trusted, IPv6', /trustedProxies has ::\/0/, { config: { trustedProxies: ['::/0'] } }],
   ['production without a pepper', /production without a pepper/, { secrets: { keyPepper: { existingSecret: '' } } }],
   [

@@ -1,13 +1,10 @@
-import type { ClientHttp2Session, IncomingHttpHeaders } from 'node:http2';
 import type { Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
 import t from 'tap';
 import { connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
 import { startBareUpstream, startTestGateway } from './harness.js';
-import { connectHttp2 } from './http2-client.js';
 import { bytesWritten, cut, places, written } from './service-answers.js';
-import type { Written } from './service-answers.js';
 
 /** What a caller got. */
 interface Got {
@@ -17,14 +14,6 @@ interface Got {
 }
 
 const badGateway: Got = { status: 502, body: '{"success":false,"message":"Bad gateway","data":null}', isWhole: true };
-/** Headers that HTTP/2 has but once, of those that are tried. */
-const single = ['etag', 'location', 'content-type', 'date'];
-
-/** Whether an answer says two things by the same header. */
-function contradicts({ fields }: Written, header: string): boolean {
-  return new Set(fields.filter(([name]) => name.toLowerCase() === header).map(([, value]) => value)).size > 1;
-}
-
 async function askHttp1(port: number): Promise<Got> {
   const request = requestBytes({ headers: [['x-api-key', liveKey], ['x-forwarded-proto', 'https']] }); // prettier-ignore
   const answer = parseAnswer(await exchangeBytes(connect(port, null), request));
@@ -40,16 +29,6 @@ async function askHttp1(port: number): Promise<Got> {
     whole += more.slice(0, length);
     rest = more.slice(length + 2);
   }
-}
-
-async function askHttp2(session: ClientHttp2Session): Promise<Got> {
-  const stream = session.request({ ':path': '/v1/transactions', 'x-api-key': liveKey });
-  stream.on('error', () => undefined).setEncoding('latin1');
-  let [status, body] = [0, ''];
-  stream.on('response', (headers: IncomingHttpHeaders & { ':status'?: number }) => (status = headers[':status'] ?? 0));
-  stream.on('data', (text: string) => (body += text));
-  await new Promise<void>((resolve) => stream.once('close', resolve));
-  return { status, body, isWhole: stream.rstCode === 0 };
 }
 
 t.test(
@@ -68,8 +47,6 @@ t.test(
       socket.on('error', () => undefined).on('data', () => void answer());
     });
     const gateway = await startTestGateway(t, { upstreamUrl: url, config: { trustedProxies: ['127.0.0.1'] } });
-    const session = connectHttp2(t, gateway);
-    const callers = { 'HTTP/1.1': () => askHttp1(gateway.http), 'HTTP/2': () => askHttp2(session) };
     const endings = { end: (socket: Socket) => socket.end(), reset: (socket: Socket) => socket.resetAndDestroy() };
     const breakingOff = fc.option(
       fc.record({ place: fc.double({ min: 0, max: 1, noNaN: true }), how: fc.constantFrom('end', 'reset') }),
@@ -81,26 +58,23 @@ t.test(
         pieces = cut(sent, places);
         end = broken === null ? (answer.framing === 'close' ? endings.end : () => undefined) : endings[broken.how];
         const body = answer.pieces.join('');
-        for (const [protocol, ask] of Object.entries(callers)) {
-          gateway.lines.length = 0;
-          const got = await ask();
-          while (gateway.lines.length === 0) await turn();
-          const { code } = gateway.lines[0]?.event as { code: string };
-          const isRefused = protocol === 'HTTP/2' && single.some((name) => contradicts(answer, name));
-          const said = JSON.stringify({ protocol, got, code });
-          if (code === 'accepted') {
-            const isTheAnswer = got.isWhole && got.status === answer.status && !isRefused;
-            // Where only the end of a connection ends an answer, nobody knows whether it is the whole of it.
-            const isAll = got.body === body || (answer.framing === 'close' && body.startsWith(got.body));
-            if (!isTheAnswer || !isAll) throw new Error(`what is logged as accepted is not what came: ${said}`);
-          } else {
-            const isPart = !got.isWhole && got.status === answer.status && body.startsWith(got.body) && !isRefused;
-            const isTold = JSON.stringify(got) === JSON.stringify(badGateway);
-            if (code !== 'upstream_failed' || !(isPart || isTold)) throw new Error(`neither a part nor 502: ${said}`);
-            if (broken === null && !isRefused) throw new Error(`a whole answer was refused: ${said}`);
-          }
-          if (gateway.lines.length > 1) throw new Error('two lines');
+        gateway.lines.length = 0;
+        const got = await askHttp1(gateway.http);
+        while (gateway.lines.length === 0) await turn();
+        const { code } = gateway.lines[0]?.event as { code: string };
+        const said = JSON.stringify({ got, code });
+        if (code === 'accepted') {
+          // Where only the end of a connection ends an answer, nobody knows whether it is the whole of it.
+          const isAll = got.body === body || (answer.framing === 'close' && body.startsWith(got.body));
+          if (!got.isWhole || got.status !== answer.status || !isAll)
+            throw new Error(`what is logged as accepted is not what came: ${said}`);
+        } else {
+          const isPart = !got.isWhole && got.status === answer.status && body.startsWith(got.body);
+          const isTold = JSON.stringify(got) === JSON.stringify(badGateway);
+          if (code !== 'upstream_failed' || !(isPart || isTold)) throw new Error(`neither a part nor 502: ${said}`);
+          if (broken === null) throw new Error(`a whole answer was refused: ${said}`);
         }
+        if (gateway.lines.length > 1) throw new Error('two lines');
       }),
       { numRuns: 400 },
     );

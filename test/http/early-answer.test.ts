@@ -4,7 +4,6 @@ import t from 'tap';
 import { startHastyService } from '../fuzz/hasty-service.js';
 import { connect, exchangeBytes, liveKey, startBareUpstream, startTestGateway } from './harness.js';
 import type { GatewayUnderTest, Teardown } from './harness.js';
-import { FrameConnection, frame, headersFrames, requestFields, uint32 } from './http2-frames.js';
 
 const protocols = ['HTTP', 'HTTP over TLS'] as const;
 
@@ -109,32 +108,3 @@ t.test('an answer without a length is not whole where its service has reset the 
     }
   }
 });
-
-// What is left of a request that has its answer is of no use to anybody: curl and browsers reset it. The log said 499.
-t.test(
-  'over HTTP/2 an answer that its client has whole is in the log as such, also where the rest of the request is reset',
-  async (t) => {
-    const gateway = await startHasty(t);
-    const cancel = uint32(8);
-    const lineOf = async (answer: string, bytes: number): Promise<unknown> => {
-      const connection = new FrameConnection(gateway.https, gateway.ca);
-      const more = [
-        ['x-api-key', liveKey] as const,
-        ['x-answer', answer] as const,
-        ['content-length', '40000'] as const,
-      ];
-      connection.send(headersFrames(1, 0, requestFields('POST', '/v1/dev/customers/1', more)));
-      connection.send(frame('data', 0, 1, Buffer.alloc(10_000, 0x61)));
-      await connection.until(() => (bytes === 0 ? connection.isOver(1) : connection.body(1).length >= bytes));
-      connection.send(frame('rstStream', 0, 1, cancel));
-      t.ok(await soon(() => gateway.lines.length > 0), answer);
-      connection.socket.destroy();
-      return gateway.lines.splice(0)[0];
-    };
-    t.match(await lineOf('early', 0), {
-      http: { response: { status_code: 200, body: { bytes: 2 } } },
-      event: { code: 'accepted' },
-    });
-    t.match(await lineOf('large', 60_000), { event: { code: 'client_closed' } }, 'part of an answer is none');
-  },
-);

@@ -95,21 +95,32 @@ t.test('TLS is 1.2 and 1.3 with forward secrecy and authenticated encryption, or
 
 t.test('a client that speaks HTTP/1.0 alone, and says so, is answered in it', async (t) => {
   const upstream = await startUpstream(t);
-  for (const http2 of [true, false]) {
-    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { listen: { https: { http2 } } } });
-    const ALPNProtocols = ['http/1.0'];
-    const socket = tls.connect({
-      port: gateway.https,
-      host: '127.0.0.1',
-      ca: gateway.ca,
-      servername: 'localhost',
-      ALPNProtocols,
-    });
-    const bytes = `POST /v1/payouts HTTP/1.0\r\nx-api-key: ${liveKey}\r\nContent-Length: 2\r\n\r\n{}`;
-    const answer = parseAnswer(await exchangeBytes(socket, bytes));
-    t.equal(answer.status, 200);
-    t.match(answer.body, '"success":true');
-  }
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const ALPNProtocols = ['http/1.0'];
+  const socket = tls.connect({
+    port: gateway.https,
+    host: '127.0.0.1',
+    ca: gateway.ca,
+    servername: 'localhost',
+    ALPNProtocols,
+  });
+  const bytes = `POST /v1/payouts HTTP/1.0\r\nx-api-key: ${liveKey}\r\nContent-Length: 2\r\n\r\n{}`;
+  const answer = parseAnswer(await exchangeBytes(socket, bytes));
+  t.equal(answer.status, 200);
+  t.match(answer.body, '"success":true');
+});
+
+t.test('ALPN offers HTTP/1.1 only, and a client that speaks nothing but HTTP/2 gets no connection', async (t) => {
+  const gateway = await startTestGateway(t, {});
+  const connectWith = (ALPNProtocols: string[]): tls.TLSSocket =>
+    tls.connect({ port: gateway.https, host: '127.0.0.1', ca: gateway.ca, servername: 'localhost', ALPNProtocols });
+  const both = connectWith(['h2', 'http/1.1']);
+  await once(both, 'secureConnect');
+  t.equal(both.alpnProtocol, 'http/1.1');
+  both.destroy();
+  const [error] = (await once(connectWith(['h2']), 'error')) as [NodeJS.ErrnoException];
+  t.match(error.code, /NO_APPLICATION_PROTOCOL/);
+  t.match(await metricsOf(gateway), /refused_total\{reason="tls_alpn"\} 1\n/);
 });
 
 t.test('each client gets the certificate of the host that it names, with the key that it can verify', async (t) => {

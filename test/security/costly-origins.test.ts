@@ -5,7 +5,7 @@ import { ask, liveKey, startTestGateway, startUpstream } from '../http/harness.j
 /** As an Origin of a head that is as long as it may be. What is no plain ASCII takes a third of a microsecond a character. */
 const long = (start: string): string => start + '\u{bc}\u{c4}'.repeat(3_000);
 
-// Without any key: a few kilobytes a second of such values took all of a worker's time, over HTTP/2 of 31 bytes a request.
+// Without any key: a few kilobytes a second of such values took all of a worker's time.
 t.test('what takes long to read is refused as an onion service unread, and what is behind a host is not read', (t) => {
   const shop = 'https://shop.ex\u{e4}mple';
   const refused: Record<string, readonly string[]> = {

@@ -38,7 +38,12 @@ const https = section(
       default: 'TLSv1.2',
       description: 'The oldest version of TLS that is spoken.',
     }),
-    http2: Type.Boolean({ default: true, description: 'Offer HTTP/2 beside HTTP/1.1 (ALPN).' }),
+    http2: Type.Boolean({
+      default: false,
+      description:
+        'Only false: the gateway speaks HTTP/1.1, because the HTTP/2 of Node drops header fields with invalid values ' +
+        'and delivers the request without them. For HTTP/2, put a proxy in front (docs/connections.md).',
+    }),
     ticketKeysFile: optionalFile(
       'File of exactly 48 random bytes that session tickets are encrypted with. With the same file, replicas resume ' +
         "each other's sessions. null: keys of the process's own.",

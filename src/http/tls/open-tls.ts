@@ -21,8 +21,8 @@ export async function openTls(
   clock: Clock,
   tell: (change: CertificateChange) => void,
 ): Promise<OpenTls> {
-  const { minVersion, clientCertificates, http2 } = https;
-  const settings = { minVersion, clientCertificates, http2, handshakeTimeoutSeconds };
+  const { minVersion, clientCertificates } = https;
+  const settings = { minVersion, clientCertificates, handshakeTimeoutSeconds };
   const endpoint = new TlsEndpoint(await readTlsMaterial(https), settings);
   const reload = new TlsReload(endpoint, https, clock, tell);
   reload.start(https.reloadSeconds);

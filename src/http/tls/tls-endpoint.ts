@@ -11,7 +11,6 @@ import type { TlsMaterial } from './tls-material.js';
 
 /** What TLS is beside its files, and how a handshake goes. */
 export interface TlsEndpointSettings extends TlsSettings {
-  readonly http2: boolean;
   readonly handshakeTimeoutSeconds: number;
 }
 
@@ -62,11 +61,11 @@ export class TlsEndpoint {
 
   /** Returns what makes a handshake on a connection whose origin is known. */
   accept({ onSecure, onRefused }: HandshakeListener): (socket: Socket, origin: ConnectionOrigin) => void {
-    const { http2, handshakeTimeoutSeconds, clientCertificates } = this.#settings;
+    const { handshakeTimeoutSeconds, clientCertificates } = this.#settings;
     const server = tls.createServer({
       ...this.#contexts.defaults,
       handshakeTimeout: handshakeTimeoutSeconds * 1000,
-      ALPNProtocols: [...(http2 ? ['h2'] : []), 'http/1.1', 'http/1.0'],
+      ALPNProtocols: ['http/1.1', 'http/1.0'],
       // Node stops each handshake to ask, also where there is nothing to choose from.
       ...(this.#material.certificates.length > 1 && {
         SNICallback: (serverName: string, done: (error: null, context?: SecureContext) => void) => {

@@ -55,7 +55,7 @@ export class Contender {
   /** Starts a subject, and waits until it gives the right answer. */
   static async start(subject: Subject, scenario: Scenario, place: Place, connections: number): Promise<Contender> {
     const keys = subject.keys ?? scenario.keys;
-    const started = await subject.start({ ...place, keys }, { http2: scenario.transport === 'http2' });
+    const started = await subject.start({ ...place, keys });
     const contender = new Contender(subject, scenario, started, place, connections);
     await contender.#untilReady();
     return contender;

@@ -57,10 +57,6 @@ export const scenarios: readonly Scenario[] = [
     ...{ transport: 'tls-resumed', subjects: withSockets, requests: accept },
   },
   {
-    ...{ ...common, name: 'http2', title: 'Accepted GET, HTTP/2', transport: 'http2', requests: accept },
-    subjects: ['gateway', 'stock-log', 'nginx', 'haproxy'],
-  },
-  {
     ...atRate,
     name: 'rate',
     title: 'Accepted GET, 8,000 a second',

@@ -1,12 +1,11 @@
 import { openClosedLoop } from './closed-loop.js';
 import type { Target } from './connection.js';
 import { openFixedRate } from './fixed-rate.js';
-import { openHttp2Loop } from './http2-loop.js';
 import type { Load } from './load.js';
 import { openNewConnections } from './new-connections.js';
 
 /** How requests reach a subject: on connections that are kept, or a TLS connection for each. */
-export type Transport = 'plain' | 'tls' | 'http2' | 'tls-new' | 'tls-resumed';
+export type Transport = 'plain' | 'tls' | 'tls-new' | 'tls-resumed';
 
 /** Opens what a kind of load needs. @param perSecond null: as many as there is time for */
 export async function openLoad(
@@ -20,8 +19,6 @@ export async function openLoad(
     case 'plain':
     case 'tls':
       return openClosedLoop(target, connections);
-    case 'http2':
-      return openHttp2Loop(target, connections);
     case 'tls-new':
     case 'tls-resumed':
       return openNewConnections(target, transport === 'tls-resumed');

@@ -13,7 +13,7 @@ const env = { PATH: `${process.env.PATH ?? ''}:/usr/sbin` };
 export const haproxy: Subject = {
   ...{ name: 'haproxy', title: 'HAProxy' },
   missing: () => (spawnSync('haproxy', ['-v'], { env }).status === 0 ? null : 'haproxy is not installed'),
-  async start(place, { http2 }) {
+  async start(place) {
     const directory = await place.directory('haproxy');
     const file = (name: string): string => path.join(directory, name);
     const [httpPort, httpsPort] = [await freePort(), await freePort()];
@@ -38,7 +38,7 @@ defaults
   http-reuse always
 frontend front
   bind 127.0.0.1:${httpPort}
-  bind 127.0.0.1:${httpsPort} ssl crt ${pem} alpn ${http2 ? 'h2,' : ''}http/1.1
+  bind 127.0.0.1:${httpsPort} ssl crt ${pem} alpn http/1.1
   ${denial('API Key is required')} unless { req.hdr(x-api-key) -m found }
   ${denial('Invalid API key format')} unless { req.hdr(x-api-key) -m beg svc_live_ }
   http-request set-var(txn.merchant) req.hdr(x-api-key),sha2(256),hex,lower,map(${file('records.map')})

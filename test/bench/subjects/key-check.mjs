@@ -5,7 +5,7 @@ import http from 'node:http';
 import https from 'node:https';
 import { LRUCache } from 'lru-cache';
 
-/** What the benchmark tells a peer: where the upstream is, its files, whether it logs and speaks HTTP/2. */
+/** What the benchmark tells a peer: where the upstream is, its files, and whether it logs. */
 export const settings = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 
 const records = new Map(Object.entries(JSON.parse(readFileSync(settings.recordsFile, 'utf8'))));

@@ -19,7 +19,7 @@ export const nginx: Subject = {
     const missing = modules.some((file) => !existsSync(file));
     return missing ? 'its Lua module is not installed (Debian: libnginx-mod-http-lua)' : null;
   },
-  async start(place, { http2 }) {
+  async start(place) {
     const directory = await place.directory('nginx');
     const file = (name: string): string => path.join(directory, name);
     const [httpPort, httpsPort] = [await freePort(), await freePort()];
@@ -27,7 +27,7 @@ export const nginx: Subject = {
     await writeFile(file('records.txt'), `${records.join('\n')}\n`);
     const settings: Record<string, string> = {
       ...{ modules: modules.map((name) => `load_module ${name};`).join('\n'), directory },
-      ...{ http: `${httpPort}`, https: `${httpsPort}`, http2: http2 ? 'http2' : '' },
+      ...{ http: `${httpPort}`, https: `${httpsPort}` },
       ...{ certFile: place.certFile, keyFile: place.keyFile, upstream: `${place.upstreamPort}` },
       ...{ lua: path.resolve('test/bench/subjects'), connections: '4096' },
     };
@@ -70,7 +70,7 @@ http {
   upstream service { server 127.0.0.1:${of('upstream')}; keepalive 256; keepalive_requests 1000000000; }
   server {
     listen 127.0.0.1:${of('http')};
-    listen 127.0.0.1:${of('https')} ssl ${of('http2')};
+    listen 127.0.0.1:${of('https')} ssl;
     set $merchant "";
     location /v1/ {
       access_by_lua_block { check() }

@@ -19,7 +19,7 @@ export function nodePeer({ name, title, program, log, missing }: NodePeer): Subj
   return {
     ...{ name, title },
     missing: missing ?? (() => null),
-    async start(place, { http2 }) {
+    async start(place) {
       const directory = await place.directory(name);
       const file = (one: string): string => path.join(directory, one);
       const { certFile, keyFile, upstreamPort } = place;
@@ -27,7 +27,7 @@ export function nodePeer({ name, title, program, log, missing }: NodePeer): Subj
       const logFile = log ? file('access.log') : null;
       const records = [...merchantsByLookupId(place)].map(([lookupId, merchantId]) => [lookupId, { merchantId }]);
       await writeFile(recordsFile, JSON.stringify(Object.fromEntries(records)));
-      const settings = { certFile, keyFile, upstreamPort, recordsFile, logFile, http2, directory };
+      const settings = { certFile, keyFile, upstreamPort, recordsFile, logFile, directory };
       await writeFile(file('settings.json'), JSON.stringify(settings));
       const { pid, found } = await startProgram(place.t, {
         command: process.execPath,

@@ -40,5 +40,4 @@ async function start(tls) {
   return app.server.address().port;
 }
 
-const secure = { https: { ...certificate(), allowHTTP1: true }, ...(settings.http2 ? { http2: true } : {}) };
-ready(await start({}), await start(secure));
+ready(await start({}), await start({ https: certificate() }));

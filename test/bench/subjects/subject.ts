@@ -1,10 +1,5 @@
 import type { Place } from '../compare/place.js';
 
-/** What a scenario wants of a subject, beyond what all of them do. */
-interface Wanted {
-  readonly http2: boolean;
-}
-
 /** A subject that runs. */
 export interface StartedSubject {
   readonly pid: number;
@@ -25,5 +20,5 @@ export interface Subject {
   readonly keys?: number;
   /** Why it cannot run here; null where it can. */
   missing(): string | null;
-  start(place: Place, wanted: Wanted): Promise<StartedSubject>;
+  start(place: Place): Promise<StartedSubject>;
 }
