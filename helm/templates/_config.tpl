@@ -47,7 +47,7 @@
   {{- end -}}
   {{- if and .root.Values.services.enabled (not (dig "upstreams" dict $config)) -}}
     {{- $url := printf "http://%s-services:%v" (include "merchant-gateway.fullname" .root) .root.Values.services.servicePort -}}
-    {{- $upstream := dict "url" $url -}}
+    {{- $upstream := dict "url" $url "readsBodies" true -}}
     {{- $_ := set $owned "upstreams" (dict "transactions" $upstream "payouts" $upstream "customers" $upstream) -}}
   {{- end -}}
 {{- else if ne .part "tor-exits" -}}

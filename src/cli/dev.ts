@@ -68,7 +68,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
 
     // The services may have taken a free port, so what leads to them is known only now.
-    const upstream = { url: services.url };
+    const upstream = { url: services.url, readsBodies: true };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
     const wired = loadConfig({ file, presets: { ...presetsFor(directory), upstreams } });
     const ports = await openPorts(wired, log, { records: embedded.records });

@@ -63,7 +63,9 @@ export async function openPorts(
 }
 
 /** Tells an operator what becomes of the gateway. */
-function reports(log: Logger): Pick<GatewayPorts, 'onInternalError' | 'onCertificateChange' | 'onOverload'> {
+function reports(
+  log: Logger,
+): Pick<GatewayPorts, 'onInternalError' | 'onCertificateChange' | 'onOverload' | 'onUnsolicitedBytes'> {
   return {
     onInternalError: (error, requestId) => {
       log.error({ err: error, requestId }, 'a request failed in a way that was not foreseen');
@@ -76,6 +78,13 @@ function reports(log: Logger): Pick<GatewayPorts, 'onInternalError' | 'onCertifi
     onOverload: (problem) => {
       if (problem === null) log.warn('the overload is over: requests are taken again');
       else log.error({ problem }, 'overloaded: requests are refused with 503');
+    },
+    onUnsolicitedBytes: (upstream) => {
+      log.error(
+        { upstream },
+        'an upstream sent bytes that no request had asked for: its idle connections are closed, and for a minute each ' +
+          'connection carries one request; check the service, because a caller may have received the response to another request',
+      );
     },
   };
 }

@@ -62,7 +62,7 @@ export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls):
   );
 }
 
-/** Shows how near a gateway is to `limits.connections` and to the `maxInFlight` of its upstreams, and what it sent twice. */
+/** Shows how near a gateway is to `limits.connections` and to the `maxInFlight` of its upstreams, what it sent twice, and which upstreams are out of step. */
 export function showLoad(
   metrics: GatewayMetrics,
   listeners: ReadonlyMap<string, Listener>,
@@ -82,5 +82,17 @@ export function showLoad(
     'Requests that were sent once more, as a kept connection had ended without a byte of an answer, by upstream.',
     'upstream',
     () => Object.fromEntries([...upstreams].map(([name, { repeated }]) => [name, repeated])),
+  );
+  metrics.gaugeByWord(
+    'gateway_upstream_bound_idle_connections',
+    'Idle connections that serve one merchant only, because they have carried a request body, by upstream.',
+    'upstream',
+    () => Object.fromEntries([...upstreams].map(([name, { boundIdle }]) => [name, boundIdle])),
+  );
+  metrics.counterByWord(
+    'gateway_upstream_unsolicited_bytes_total',
+    'Connections that were closed because the service sent bytes that no request had asked for, by upstream.',
+    'upstream',
+    () => Object.fromEntries([...upstreams].map(([name, { unsolicited }]) => [name, unsolicited])),
   );
 }

@@ -54,6 +54,8 @@ export interface GatewayPorts {
   readonly onCertificateChange: (change: CertificateChange) => void;
   /** Told when the process can no longer keep up, with what is wrong, and, with null, when it can again. */
   readonly onOverload: (problem: string | null) => void;
+  /** Called with the name of an upstream that sent bytes which no request had asked for. */
+  readonly onUnsolicitedBytes: (upstream: string) => void;
 }
 
 /** A gateway that takes requests. */
@@ -87,7 +89,7 @@ export async function startGateway(
   ports: GatewayPorts,
   onWarm: WarmUpEnd | null = null,
 ): Promise<RunningGateway> {
-  const upstreams = await openUpstreams(config).catch(async (error: unknown) => {
+  const upstreams = await openUpstreams(config, ports.onUnsolicitedBytes).catch(async (error: unknown) => {
     await closePorts(ports);
     throw error;
   });

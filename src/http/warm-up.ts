@@ -177,7 +177,10 @@ function credentialFor(environment: Environment): Credential {
 }
 
 function upstreamAt(url: string, maxBodyBytes: number): Upstream {
-  return new Upstream({ name, url, timeoutSeconds: 1, maxInFlight: atATime, ca: null, maxBodyBytes });
+  return new Upstream({
+    ...{ name, url, timeoutSeconds: 1, maxInFlight: atATime, ca: null, maxBodyBytes },
+    ...{ boundIdle: atATime, readsBodies: true, restMilliseconds: 0, onUnsolicited: () => undefined },
+  });
 }
 
 async function listen(server: Server): Promise<AddressInfo> {

@@ -36,6 +36,8 @@ t.test('the defaults are those of the contract, where this version has them', (t
     url: 'http://127.0.0.1:7080',
     timeoutSeconds: 30,
     maxInFlight: 256,
+    boundIdle: 1024,
+    readsBodies: false,
     caFile: null,
   });
   t.same(defaults.routes[3], { path: '/dev/wallets', upstream: 'payouts', resource: 'wallets' });
@@ -62,7 +64,12 @@ routes:
   });
   t.same(
     config.upstreams,
-    { one: { url: 'https://one.test:8443', timeoutSeconds: 30, maxInFlight: 256, caFile: 'ca.pem' } },
+    {
+      one: {
+        ...{ url: 'https://one.test:8443', timeoutSeconds: 30, maxInFlight: 256, caFile: 'ca.pem' },
+        ...{ boundIdle: 1024, readsBodies: false },
+      },
+    },
     'given upstreams replace the default ones',
   );
   t.equal(config.routes.length, 1, 'given routes replace the default ones');

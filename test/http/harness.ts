@@ -145,6 +145,8 @@ export interface GatewayUnderTest extends RunningGateway {
   readonly lines: Record<string, unknown>[];
   readonly internalErrors: unknown[];
   readonly certificateChanges: CertificateChange[];
+  /** The upstreams that sent bytes which no request had asked for, each time. */
+  readonly unsolicited: string[];
   readonly certFile: string;
   readonly keyFile: string;
 }
@@ -192,6 +194,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
   const lines: Record<string, unknown>[] = [];
   const internalErrors: unknown[] = [];
   const certificateChanges: CertificateChange[] = [];
+  const unsolicited: string[] = [];
   const ports: GatewayPorts = {
     keyStore: setup.keyStore ?? new RecordKeyStore(new MemoryRecords(setup.records ?? recordsOf(liveKey))),
     recordCache: () => null,
@@ -214,6 +217,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     onInternalError: (error) => internalErrors.push(error),
     onCertificateChange: (change) => certificateChanges.push(change),
     onOverload: () => undefined,
+    onUnsolicitedBytes: (upstream) => unsolicited.push(upstream),
   };
   const gateway = await startGateway(base, ports, setup.onWarm);
   let drained: Promise<void> | null = null;
@@ -230,6 +234,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     lines,
     internalErrors,
     certificateChanges,
+    unsolicited,
     certFile,
     keyFile,
   };

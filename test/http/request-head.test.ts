@@ -1,7 +1,7 @@
 import t from 'tap';
 import { writeRequestHead } from '../../src/http/upstream/request-head.js';
 
-const to = { method: 'GET', target: '/v1/payouts', host: 'payouts.internal', body: null };
+const to = { method: 'GET', target: '/v1/payouts', host: 'payouts.internal', body: null, keepsConnection: true };
 
 t.test('the head of a request is its line, its headers as they are, and an empty line', (t) => {
   for (let turn = 1; turn <= 2; turn += 1) {

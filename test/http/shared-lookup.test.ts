@@ -79,7 +79,10 @@ t.test('the connections to an upstream share theirs', async (t) => {
     setTimeout(tell, 50, refused);
   }) as unknown as typeof dns.lookup;
   const origin = new URL('http://silent.example');
-  const pool = new ConnectionPool({ origin, connectMilliseconds: 1_000, maxConnections: 10, ca: null });
+  const pool = new ConnectionPool({
+    ...{ origin, connectMilliseconds: 1_000, maxConnections: 10, ca: null },
+    ...{ boundIdle: 10, readsBodies: false, restMilliseconds: 0, onUnsolicited: () => undefined },
+  });
   t.teardown(() => {
     pool.destroy();
   });

@@ -41,7 +41,10 @@ function answering(answer = ok): (socket: Socket) => void {
 }
 
 function open(t: Teardown, url: string, options: Partial<UpstreamOptions> = {}): Upstream {
-  const defaults = { name: 'service', timeoutSeconds: 60, maxInFlight: 8, ca: null, maxBodyBytes: 2 * large };
+  const defaults = {
+    ...{ name: 'service', timeoutSeconds: 60, maxInFlight: 8, ca: null, maxBodyBytes: 2 * large },
+    ...{ boundIdle: 8, readsBodies: false, restMilliseconds: 0, onUnsolicited: () => undefined },
+  };
   const upstream = new Upstream({ ...defaults, url, ...options });
   t.teardown(() => upstream.close(0));
   return upstream;

@@ -80,7 +80,6 @@ const refused: readonly (readonly [string, string])[] = [
   ['HTTP/2.0 on a plain line', `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${hidden}`],
   ['HTTP/2.0', `GET /v1/transactions HTTP/2.0\r\n${key}\r\n${hidden}`],
   ['HTTP/1.2', `GET /v1/transactions HTTP/1.2\r\n${key}\r\n${hidden}`],
-  ['RTSP', `GET /v1/transactions RTSP/1.0\r\n${key}\r\n${hidden}`],
   ['http in small letters', `GET /v1/transactions http/1.1\r\n${key}\r\n${hidden}`],
   ['no version', `GET /v1/transactions\r\n\r\n${hidden}`],
   ['a blank in the target', `GET /v1/trans actions HTTP/1.1\r\n${key}\r\n${hidden}`],

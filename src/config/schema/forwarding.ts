@@ -23,6 +23,21 @@ const upstream = section(
       default: 256,
       description: 'Requests that the service gets at the same time. Further ones: 503.',
     }),
+    boundIdle: Type.Integer({
+      minimum: 0,
+      maximum: 65_536,
+      default: 1024,
+      description:
+        'Idle connections that stay open for one merchant each, because they have carried a request body: a service ' +
+        'that did not read it would take it for the beginning of the next request. They come on top of maxInFlight. ' +
+        'The least recently used one closes first.',
+    }),
+    readsBodies: Type.Boolean({
+      default: false,
+      description:
+        'Whether the service is known to read every request body to its end, also where it responds early. Then ' +
+        'merchants share connections. The backing services of this product do.',
+    }),
     caFile: optionalFile(
       "PEM file of the authority that signed an https upstream's certificate. null: those that the system trusts. " +
         'Certificates are always verified.',

@@ -8,6 +8,9 @@ export interface AnswerEvents {
   onEnd(): void;
 }
 
+/** Bytes behind a whole response, or on an idle connection: requests and responses may be out of step on it. */
+export class UnsolicitedBytes extends MalformedAnswer {}
+
 const lf = 10;
 const headEnd = Buffer.from('\r\n\r\n', 'latin1');
 const none = Buffer.alloc(0);
@@ -50,7 +53,7 @@ export class AnswerParser {
     this.#held = none;
     let at = 0;
     while (at < all.length) {
-      if (this.#method === null) throw new MalformedAnswer('it sent more than was asked for');
+      if (this.#method === null) throw new UnsolicitedBytes('it sent more than was asked for');
       const next = this.#step(this.#method, all, at);
       if (next === null) {
         this.#held = Buffer.from(all.subarray(at)); // they are only lent

@@ -5,14 +5,21 @@ import { atEndOfTurn } from '../end-of-turn.js';
 import type { AnswerReader } from './answer-reader.js';
 import { Connection } from './connection.js';
 import type { WireRequest } from './connection.js';
+import { IdleConnections } from './idle-connections.js';
+import type { IdleOptions } from './idle-connections.js';
 import { sharedLookup } from './shared-lookup.js';
 
 /** How an upstream is connected to. */
-export interface PoolOptions {
+export interface PoolOptions extends IdleOptions {
   /** `http://host:port` or `https://host:port`. */
   readonly origin: URL;
   readonly connectMilliseconds: number;
+  /** Idle ones that are bound to a merchant are not counted. */
   readonly maxConnections: number;
+  /** Whether the service reads every request body, so that merchants can share connections behind one. */
+  readonly readsBodies: boolean;
+  /** Called when the service sent bytes that no request had asked for. */
+  readonly onUnsolicited: () => void;
   /** PEM of the authority that signed its certificate; null: those that Node trusts. */
   readonly ca: Buffer | null;
 }
@@ -33,6 +40,8 @@ interface Opening {
 
 const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
+/** How long each connection carries one request only after a service sent bytes that no request had asked for. */
+const distrustMilliseconds = 60_000;
 /** Nobody else waits longer for a connection that was opened for a caller who has left: it may never open. */
 const patienceMilliseconds = 1_000;
 /** All connections read into this one, one after the other: what is kept of it is copied. */
@@ -43,19 +52,20 @@ export class ConnectionPool {
   readonly #options: PoolOptions;
   readonly #connector: Connector;
   readonly #connections = new Set<Connection>();
-  /** The one that was used last is the next one to be used: the others may close. */
-  readonly #idle: Connection[] = [];
+  readonly #idle: IdleConnections;
   /** Those whose answer was read in this turn. Where the end of such a connection came right behind, only the next turn reads it. */
   readonly #resting: Connection[] = [];
   #waiting: Waiting[] = [];
   readonly #opening = new Set<Opening>();
   #isDestroyed = false;
   #isDue = false;
+  #distrustedUntil = -Infinity;
   readonly #sweep: NodeJS.Timeout;
   #onClosed: (() => void) | null = null;
 
   constructor(options: PoolOptions) {
     this.#options = options;
+    this.#idle = new IdleConnections(options);
     const { connectMilliseconds, ca } = options;
     this.#connector = buildConnector({
       timeout: connectMilliseconds,
@@ -73,9 +83,18 @@ export class ConnectionPool {
     });
     this.#sweep = setInterval(() => {
       const now = performance.now();
-      for (const idle of this.#idle.filter((each) => each.isStale(now)))
-        idle.destroy(new Error('it was idle for too long'));
+      for (const idle of this.#idle.all()) if (idle.isStale(now)) idle.destroy(new Error('it was idle for too long'));
     }, sweepMilliseconds).unref();
+  }
+
+  /** How many idle connections are bound to merchants. */
+  get boundIdle(): number {
+    return this.#idle.bound;
+  }
+
+  /** Whether each connection carries one request only, because the service sent bytes that no request had asked for. */
+  get isDistrusted(): boolean {
+    return performance.now() < this.#distrustedUntil;
   }
 
   /**
@@ -125,15 +144,16 @@ export class ConnectionPool {
     const now = performance.now();
     for (const next of this.#waiting.splice(0)) {
       if (next.reader.isSettled) continue;
-      const connection = next.openedSince === null ? this.#takeIdle(now) : this.#takeNew(next.openedSince, now);
+      const connection = this.#take(next, now);
       if (connection === null) this.#waiting.push(next);
-      else connection.carry(next.request, next.reader);
+      else {
+        if (now < this.#distrustedUntil) connection.retire();
+        connection.carry(next.request, next.reader);
+      }
     }
     const rested = this.#resting.splice(0);
-    this.#idle.push(...rested);
-    // More are opened also for those that a rested one carries in the next turn: with some to spare, each rests for longer.
-    const { maxConnections } = this.#options;
-    while (this.#connections.size + this.#opening.size < maxConnections) {
+    for (const connection of rested) this.#idle.add(connection);
+    while (this.#mayOpen) {
       const next = this.#waiting[this.#countComing(now)];
       if (next === undefined) break;
       this.#connect({ first: next, since: now });
@@ -151,17 +171,23 @@ export class ConnectionPool {
     return coming;
   }
 
-  #takeIdle(now: number): Connection | null {
-    for (let connection = this.#idle.pop(); connection !== undefined; connection = this.#idle.pop()) {
-      if (!connection.isStale(now)) return connection;
-      connection.destroy(new Error('it was idle for too long'));
-    }
-    return null;
+  /** Whether one more connection may be opened. */
+  get #mayOpen(): boolean {
+    return this.#connections.size - this.#idle.bound + this.#opening.size < this.#options.maxConnections;
   }
 
-  #takeNew(openedSince: number, now: number): Connection | null {
-    const index = this.#idle.findIndex((idle) => idle.openedAt >= openedSince && !idle.isStale(now));
-    return this.#idle.splice(index, index < 0 ? 0 : 1)[0] ?? null;
+  #take({ request: { merchantId }, openedSince }: Waiting, now: number): Connection | null {
+    if (openedSince !== null) return this.#idle.takeOpenedSince(merchantId, openedSince, now);
+    return this.#idle.take(merchantId, now, this.#mayOpen);
+  }
+
+  /** Bytes that nothing had asked for may have stood in front of other responses too: no connection is trusted any longer. */
+  #distrust(): void {
+    this.#distrustedUntil = performance.now() + distrustMilliseconds;
+    const error = new Error('its service sent bytes that no request had asked for');
+    for (const connection of [...this.#idle.all(), ...this.#resting]) connection.destroy(error);
+    for (const connection of this.#connections) connection.retire();
+    this.#options.onUnsolicited();
   }
 
   #connect(opening: Opening): void {
@@ -182,33 +208,31 @@ export class ConnectionPool {
   }
 
   #opened(socket: Socket): void {
-    const connection = new Connection(socket, {
+    const connection = new Connection(socket, this.#options.readsBodies, {
       onIdle: (idle) => {
         this.#resting.push(idle);
         this.#serveSoon();
       },
+      onUnsolicited: () => {
+        this.#distrust();
+      },
       onClose: (closed) => {
         this.#connections.delete(closed);
-        this.#forget(closed);
+        this.#idle.remove(closed);
+        const resting = this.#resting.indexOf(closed);
+        if (resting >= 0) this.#resting.splice(resting, 1);
         this.#serveSoon();
       },
     });
     this.#connections.add(connection);
     connectionOf.set(socket, connection);
-    this.#idle.push(connection);
-  }
-
-  #forget(connection: Connection): void {
-    for (const list of [this.#idle, this.#resting]) {
-      const index = list.indexOf(connection);
-      if (index >= 0) list.splice(index, 1);
-    }
+    this.#idle.add(connection);
   }
 
   #endIfClosed(): void {
     if (this.#onClosed === null) return;
     if (this.#waiting.length > 0) return;
-    for (const connection of this.#idle.splice(0)) connection.destroy(new Error('the gateway is closing'));
+    for (const connection of this.#idle.all()) connection.destroy(new Error('the gateway is closing'));
     // One that is still being opened when everything is cut off is closed as soon as it is open.
     if (this.#connections.size === 0 && (this.#opening.size === 0 || this.#isDestroyed)) this.#onClosed();
   }

@@ -1,12 +1,13 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { AnswerParser } from './answer-parser.js';
+import { AnswerParser, UnsolicitedBytes } from './answer-parser.js';
 import type { AnswerReader } from './answer-reader.js';
 import type { AnswerHead } from './answer-head.js';
 import { outliveFailedWrites } from './failed-writes.js';
 
 /** A request as it is written to a connection. */
 export interface WireRequest {
+  readonly merchantId: string;
   readonly method: string;
   /** With the empty line behind it, as latin1. */
   readonly head: string;
@@ -15,10 +16,12 @@ export interface WireRequest {
   readonly framing: number | 'chunked' | null;
 }
 
-/** Who is told what becomes of a connection. */
+/** What a pool learns of a connection. */
 export interface ConnectionEvents {
   /** It can carry another request. */
   readonly onIdle: (connection: Connection) => void;
+  /** Its service sent bytes that no request had asked for; it is closed. */
+  readonly onUnsolicited: (connection: Connection) => void;
   readonly onClose: (connection: Connection) => void;
 }
 
@@ -38,26 +41,36 @@ const idleMilliseconds = 4_000;
 /** A request must not cross with the end of its connection: nobody would know whether it was carried out. */
 const marginMilliseconds = 2_000;
 const longestIdleMilliseconds = 600_000;
+/** What a service may say on an idle connection before it closes it (RFC 9110 15.5.9). */
+const timeoutResponse = /^HTTP\/1\.[01] 408[ \r]/;
 
 /** One connection to an upstream, which carries one request at a time. */
 export class Connection {
   readonly openedAt = performance.now();
+  /** The end of its last response, or when it was opened, by `performance.now()`. */
+  idleSince = this.openedAt;
+  /** Whether it has carried a request. */
+  isUsed = false;
+  /** The merchant of the request bodies that it has carried, whose requests alone it carries; null: any merchant's. */
+  boundTo: string | null = null;
   readonly #socket: Socket;
   readonly #events: ConnectionEvents;
+  readonly #readsBodies: boolean;
   readonly #parser: AnswerParser;
   #reader: AnswerReader | null = null;
   #upload: Readable | null = null;
   #keeps = true;
-  #isUsed = false;
+  #isRetired = false;
   /** Whether it had carried another request before this one, for which nothing has come yet. */
   #mayCross = false;
   #idleMilliseconds = idleMilliseconds;
-  #idleSince = this.openedAt;
   /** Whether the other side was gone when something was written: null, where nobody looks. */
   #hasFailedToWrite: boolean | null = null;
 
-  constructor(socket: Socket, events: ConnectionEvents) {
+  /** @param readsBodies whether its service reads every request body */
+  constructor(socket: Socket, readsBodies: boolean, events: ConnectionEvents) {
     this.#socket = socket;
+    this.#readsBodies = readsBodies;
     this.#events = events;
     this.#parser = new AnswerParser({
       onHead: (head) => {
@@ -89,14 +102,15 @@ export class Connection {
 
   /** Whether it is idle for so long that the upstream may be about to close it. */
   isStale(now: number): boolean {
-    return now - this.#idleSince >= this.#idleMilliseconds || !this.#socket.writable;
+    return now - this.idleSince >= this.#idleMilliseconds || !this.#socket.writable;
   }
 
   /** Sends a request, whose answer the reader gets. */
-  carry({ method, head, body, framing }: WireRequest, reader: AnswerReader): void {
+  carry({ merchantId, method, head, body, framing }: WireRequest, reader: AnswerReader): void {
     this.#reader = reader;
-    this.#mayCross = this.#isUsed;
-    this.#isUsed = true;
+    this.#mayCross = this.isUsed;
+    this.isUsed = true;
+    if (body !== null && !this.#readsBodies) this.boundTo = merchantId;
     this.#parser.expect(method);
     reader.onStart(this);
     if (body === null) this.#socket.write(head, 'latin1');
@@ -115,9 +129,18 @@ export class Connection {
     try {
       this.#parser.take(bytes);
     } catch (error) {
+      // On a connection that ends with its response, more bytes reach no request.
+      const isKept = !this.#socket.destroyed;
+      const isTimeout = reader === null && timeoutResponse.test(bytes.toString('latin1', 0, 13));
       this.destroy(error as Error);
+      if (error instanceof UnsolicitedBytes && isKept && !isTimeout) this.#events.onUnsolicited(this);
     }
     reader?.onRead();
+  }
+
+  /** Has it close after the response that it carries or is about to carry. */
+  retire(): void {
+    this.#isRetired = true;
   }
 
   pause(): void {
@@ -146,12 +169,12 @@ export class Connection {
     reader.onEnd();
     // Where the request is still being sent, its rest would stand in front of the next one.
     const isSending = this.#upload !== null || this.#socket.writableLength > 0;
-    if (!this.#keeps || isSending || this.#idleMilliseconds <= 0) {
+    if (!this.#keeps || this.#isRetired || isSending || this.#idleMilliseconds <= 0) {
       this.destroy(new Error('the answer is over'));
       return;
     }
     this.#socket.resume();
-    this.#idleSince = performance.now();
+    this.idleSince = performance.now();
     this.#events.onIdle(this);
   }
 

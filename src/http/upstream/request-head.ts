@@ -11,6 +11,8 @@ export interface RequestHead {
   readonly headers: readonly string[];
   /** Bytes of the body, `chunked` where nobody knows them, null where there is none. */
   readonly body: number | 'chunked' | null;
+  /** Whether the connection may carry another request. */
+  readonly keepsConnection: boolean;
 }
 
 const fieldName = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
@@ -25,10 +27,10 @@ const methodsWithBodies: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
  * Writes the head of a request, as latin1, with the empty line behind it.
  * @throws Error for what would not be read as it is meant; the parser of the caller's request has refused it before
  */
-export function writeRequestHead({ method, target, host, headers, body }: RequestHead): string {
+export function writeRequestHead({ method, target, host, headers, body, keepsConnection }: RequestHead): string {
   if (notInTarget.test(target)) throw new Error('the target has a character that it must not have');
   // The answer to a HEAD ends its connection, and the service is told so.
-  const connection = method === 'HEAD' ? 'close' : 'keep-alive';
+  const connection = keepsConnection && method !== 'HEAD' ? 'keep-alive' : 'close';
   let head = `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n`;
   // In front of the client's: of too many a service drops the last ones, and would see no body without it.
   if (body === 'chunked') head += 'transfer-encoding: chunked\r\n';

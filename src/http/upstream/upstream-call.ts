@@ -15,7 +15,7 @@ import type { UpstreamOptions, UpstreamRequest } from './upstream.js';
 export interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds' | 'maxBodyBytes'> {
   /** What the upstream is called in the request. */
   readonly host: string;
-  readonly pool: Pick<ConnectionPool, 'send'>;
+  readonly pool: Pick<ConnectionPool, 'send' | 'isDistrusted'>;
   /** Hears that a request is sent once more. */
   onRepeat(): void;
 }
@@ -106,7 +106,7 @@ export class UpstreamCall implements AnswerTarget {
   }
 
   #send(body: Buffer | UploadMeter | null): void {
-    const { method, target, headers, bodyBytes, cancellation } = this.#request;
+    const { merchantId, method, target, headers, bodyBytes, cancellation } = this.#request;
     const { host, pool, timeoutSeconds } = this.#to;
     const framing = Buffer.isBuffer(body) ? body.length : body === null ? null : (bodyBytes ?? 'chunked');
     const reader = new AnswerReader(this, cancellation, timeoutSeconds);
@@ -116,8 +116,15 @@ export class UpstreamCall implements AnswerTarget {
       });
     }
     try {
-      const head = writeRequestHead({ method, target, host, headers, body: framing });
-      pool.send({ method, head, body, framing }, reader, this.#isRepeated);
+      const head = writeRequestHead({
+        method,
+        target,
+        host,
+        headers,
+        body: framing,
+        keepsConnection: !pool.isDistrusted,
+      });
+      pool.send({ merchantId, method, head, body, framing }, reader, this.#isRepeated);
     } catch (error) {
       this.failed(error);
     }

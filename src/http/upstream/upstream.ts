@@ -15,9 +15,17 @@ export interface UpstreamOptions {
   /** How long it may be silent, with a request and with the rest of an answer. */
   readonly timeoutSeconds: number;
   readonly maxInFlight: number;
+  /** How many idle connections may be bound to merchants. */
+  readonly boundIdle: number;
+  /** Whether it reads every request body, so that merchants can share connections behind one. */
+  readonly readsBodies: boolean;
   /** PEM of the authority that signed its certificate; null: those that Node trusts. */
   readonly ca: Buffer | null;
   readonly maxBodyBytes: number;
+  /** How long a connection rests before it carries another request, in milliseconds. */
+  readonly restMilliseconds: number;
+  /** Called when it sent bytes that no request had asked for. */
+  readonly onUnsolicited: () => void;
 }
 
 /** A request as the upstream gets it. */
@@ -64,14 +72,20 @@ export class Upstream {
   readonly #places: FairShare;
   /** How many requests were sent a second time. */
   repeated = 0;
+  /** How many times it sent bytes that no request had asked for. */
+  unsolicited = 0;
 
-  constructor({ name, url, timeoutSeconds, maxInFlight, ca, maxBodyBytes }: UpstreamOptions) {
+  constructor(options: UpstreamOptions) {
+    const { name, url, timeoutSeconds, maxInFlight, maxBodyBytes } = options;
     const origin = new URL(url);
     this.#places = new FairShare(maxInFlight);
     this.#pool = new ConnectionPool({
-      ...{ origin, ca },
-      connectMilliseconds: timeoutSeconds * 1000,
-      maxConnections: maxInFlight,
+      ...options,
+      ...{ origin, connectMilliseconds: timeoutSeconds * 1000, maxConnections: maxInFlight },
+      onUnsolicited: () => {
+        this.unsolicited += 1;
+        options.onUnsolicited();
+      },
     });
     this.#to = {
       name,
@@ -88,6 +102,11 @@ export class Upstream {
   /** How many requests it has not answered yet. */
   get inFlight(): number {
     return this.#places.taken;
+  }
+
+  /** How many idle connections are bound to merchants. */
+  get boundIdle(): number {
+    return this.#pool.boundIdle;
   }
 
   /**

@@ -1,0 +1,66 @@
+import net from 'node:net';
+import t from 'tap';
+import { startServices } from '../../src/services/start-services.js';
+import { ManualTime } from '../registry/manual-time.js';
+
+// The chart and `dev` set `upstreams.*.readsBodies` for these services: merchants share their connections. So no byte of a body
+// may ever be read as a request, also where the response comes before the body.
+
+const time = new ManualTime();
+const parts = { assertions: null, clock: time, timers: time, bank: { delayMilliseconds: 1000, failingAccounts: [] } };
+const merchant = 'x-merchant-id: merchant_a\r\nx-merchant-environment: live\r\n';
+const json = 'content-type: application/json\r\n';
+/** A request whose response, 404, no other request gets behind the first one. */
+const forged = `GET /forged HTTP/1.1\r\nhost: localhost\r\n${merchant}\r\n`;
+
+/** Every way in which a request with a body is refused before the body is read, and those in which it is read. */
+const cases: readonly (readonly [name: string, line: string, headers: string, status: number])[] = [
+  ['without an identity', 'POST /payouts', json, 403],
+  ['with an invalid identity', 'POST /payouts', `${json}x-merchant-id: a b\r\nx-merchant-environment: live\r\n`, 403],
+  ['for an unknown path', 'POST /nowhere', merchant + json, 422],
+  ['for a path without this method', 'DELETE /payouts', merchant + json, 422],
+  ['a GET with a body', 'GET /transactions', merchant, 200],
+  ['without a type', 'POST /payouts', merchant, 415],
+  ['of another type', 'POST /payouts', `${merchant}content-type: text/plain\r\n`, 415],
+  ['compressed', 'POST /payouts', `${merchant}${json}content-encoding: gzip\r\n`, 415],
+  ['that is not JSON', 'POST /payouts', merchant + json, 422],
+  ['with an invalid Idempotency-Key', 'POST /payouts', `${merchant}${json}idempotency-key: \x7f\r\n`, 400],
+];
+
+/** Sends bytes, and resolves with the statuses of all responses until the connection is closed. */
+function statusesOf(url: string, bytes: string): Promise<string[]> {
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(url);
+    const socket = net.connect(Number(port), hostname);
+    let received = '';
+    socket.setEncoding('latin1').on('error', reject);
+    socket.on('data', (text: string) => (received += text));
+    socket.on('close', () => {
+      resolve([...received.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status = '']) => status));
+    });
+    socket.write(bytes, 'latin1');
+  });
+}
+
+t.test('a body is never read as a request, however early its response comes', async (t) => {
+  const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', ...parts });
+  t.teardown(() => services.close());
+  const last = `GET /transactions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n${merchant}\r\n`;
+  let closed = 0;
+  for (const [name, line, headers, status] of cases) {
+    for (const body of [forged, forged.slice(0, 30), forged.repeat(500)]) {
+      const head = `${line} HTTP/1.1\r\nhost: localhost\r\n${headers}`;
+      const framed = `${head}content-length: ${body.length}\r\n\r\n${body}`;
+      const chunked = `${head}transfer-encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
+      for (const request of [framed, chunked]) {
+        const [first, ...others] = await statusesOf(services.url, request + last);
+        t.equal(first, String(status), `${name}, ${body.length} bytes`);
+        // A connection may also end with the first response: no other merchant uses it then.
+        if (others.length > 0)
+          t.same(others, ['200'], `${name}, ${body.length} bytes: the next request's response follows`);
+        else closed += 1;
+      }
+    }
+  }
+  t.ok(closed < cases.length * 6, `${closed} of ${cases.length * 6} connections ended with the first response`);
+});
