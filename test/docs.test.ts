@@ -4,6 +4,7 @@ import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/http/errors.js';
+import { reservedNames } from '../src/http/reserved-headers.js';
 import { denials } from '../src/policy/denials.js';
 import { registryFixture } from './registry/registry-fixture.js';
 import { servicesFixture } from './services/services-fixture.js';
@@ -42,6 +43,13 @@ t.test("the README's error tables are the code's, row for row and in its order",
     [...told, ...errors].every((row) => (row[3] ?? '').length > 5),
     'and each says what to do or when',
   );
+  t.end();
+});
+
+t.test('the list of headers that no service gets is the code’s', (t) => {
+  const rows = tableOf(readFileSync('docs/edge.md', 'utf8'), 'removed', 'because');
+  const named = rows.flatMap(([removed = '']) => Array.from(removed.matchAll(/`([^`]+)`/g), ([, name]) => name));
+  t.same(new Set(named), new Set(reservedNames));
   t.end();
 });
 

@@ -1,6 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
+import fc from 'fast-check';
 import t from 'tap';
 import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from '../http/harness.js';
-import { startTestGateway, startUpstream } from '../http/harness.js';
+import { startBareUpstream, startTestGateway, startUpstream } from '../http/harness.js';
 
 // Headers by which gateways were told who calls, from where and how, by the caller itself.
 const key = ['x-api-key', liveKey] as const;
@@ -43,6 +45,124 @@ t.test('no header of a client speaks in the name of the gateway, under no spelli
     t.match(upstream.seen[0]?.headers, { 'x-merchant-id': 'm_1', 'x-forwarded-for': '127.0.0.1' });
   }
 });
+
+/** What a name may have besides letters and digits (RFC 9110 5.6.2). CGI and its kin read each as `_`. */
+const separator = fc.constantFrom(...Array.from("!#$%&'*+-.^_`|~"));
+
+/** Reserved names, of each group one or two and of each prefix with an end. */
+const reserved = [
+  ...['x-api-key', 'x-merchant-id', 'x-merchant-key-id', 'x-merchant-any', 'x-gateway-assertion', 'x-gateway-x'],
+  ...['x-request-id', 'x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-user', 'forwarded'],
+  ...['x-forwarded', 'forwarded-for', 'x-real-ip', 'x-client-ip', 'client-ip', 'true-client-ip', 'cf-connecting-ip'],
+  ...['cf-connecting-ipv6', 'fastly-client-ip', 'x-cluster-client-ip', 'x-envoy-external-address', 'x-remote-addr'],
+  ...['remote-user', 'x-remote-user', 'wl-proxy-client-ip', 'x-azure-clientip', 'x-auth-request-email', 'proxy'],
+  ...['x-http-method', 'x-http-method-override', 'x-method-override', 'x-original-url', 'x-original-method'],
+  ...['x-rewrite-url', 'x-override-url', 'x-sendfile-type', 'x-accel-mapping', 'traceparent', 'tracestate'],
+  ...['keep-alive', 'proxy-connection', 'proxy-authorization', 'http2-settings', 'te', 'trailer', 'upgrade'],
+];
+/** These frame the request, so that they cannot come in their own spelling with a value of any kind. */
+const framing = ['content-length', 'transfer-encoding'];
+
+/** A name with other separators, and letters in any case. */
+function spellingsOf(name: string): fc.Arbitrary<string> {
+  const letters = Array.from(name, (letter) =>
+    letter === '-' ? separator : fc.constantFrom(letter, letter.toUpperCase()),
+  );
+  return fc.tuple(...letters).map((chosen) => chosen.join(''));
+}
+
+t.test('no spelling of a reserved name reaches a service, and every other name does so unchanged', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const forgedName = fc.oneof(
+    fc.constantFrom(...reserved, 'host', 'connection').chain(spellingsOf),
+    fc
+      .constantFrom(...framing)
+      .chain(spellingsOf)
+      .filter((name) => !framing.includes(name.toLowerCase())),
+  );
+  // With these letters no name is a reserved one, however it is read.
+  const otherName = fc
+    .array(fc.oneof(fc.constantFrom(...Array.from('bdjqvzBJQZ019')), separator), { minLength: 1, maxLength: 24 })
+    .map((letters) => letters.join(''));
+  const kept = fc.oneof(
+    otherName,
+    fc.constantFrom('Content-Type', 'Idempotency-Key', 'Authorization', 'Accept', 'x_custom', 'idempotency_key', 'via'),
+    fc.constantFrom('x-merchant', 'x-forward', 'x-api-keys', 'my-x-api-key', 'xmerchant-id', 'x.http', 'x-real-ips'),
+  );
+  // The key is read, and Host and Connection are, where they stand in their own spelling.
+  const own = ['x-api-key', 'host', 'connection', 'upgrade', 'expect'];
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(
+        forgedName.filter((name) => !own.includes(name.toLowerCase())),
+        { maxLength: 20 },
+      ),
+      fc.array(kept, { maxLength: 20 }),
+      async (forgedNames, keptNames) => {
+        upstream.seen.length = 0;
+        const headers = [
+          ...forgedNames.map((name): [string, string] => [name, 'forged-value']),
+          ...keptNames.map((name, index): [string, string] => [name, `kept-${index}`]),
+        ];
+        if ((await ask(gateway, { headers: [key, ...headers] })).status !== 200) return false;
+        const { rawHeaders = [] } = upstream.seen[0] ?? {};
+        const at = keptNames.length === 0 ? rawHeaders.length : rawHeaders.indexOf('kept-0') - 1;
+        const unchanged = isDeepStrictEqual(rawHeaders.slice(at), headers.slice(forgedNames.length).flat());
+        return unchanged && !rawHeaders.includes('forged-value');
+      },
+    ),
+    { numRuns: 150 },
+  );
+});
+
+t.test('a trailer of a chunked request reaches no service, whatever its name', async (t) => {
+  let received = '';
+  const url = await startBareUpstream(t, (socket) => {
+    socket.setEncoding('latin1').on('data', (chunk) => {
+      received += String(chunk);
+      if (received.endsWith('0\r\n\r\n')) socket.end('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
+    });
+  });
+  const gateway = await startTestGateway(t, { upstreamUrl: url });
+  const head = `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nConnection: close\r\n`;
+  const trailers = ['x-merchant-id', 'X.Merchant.Id', 'x-kept', 'content_length'].map(
+    (name) => `${name}: trailing\r\n`,
+  );
+  const framed = `TE: trailers\r\nTrailer: x-merchant-id\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n`;
+  const bytes = `${head}${framed}${trailers.join('')}\r\n`;
+  t.equal(parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes)).status, 200);
+  t.match(received, /\r\n\r\n2\r\n\{\}\r\n0\r\n\r\n$/);
+  t.notMatch(received, /trailing|trailer/i);
+});
+
+t.test(
+  'a header that Connection names stays on its hop under every spelling, and takes nothing else away',
+  async (t) => {
+    const upstream = await startUpstream(t);
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+    for (const named of ['X-Hop-Only', 'x.hop_only', 'content.length, X_Merchant_Id, x!forwarded!for, x-hop-only']) {
+      upstream.seen.length = 0;
+      const headers: [string, string][] = [
+        ['Connection', named],
+        ['X-Hop-Only', 'of one hop'],
+        ['x_hop_only', 'of one hop'],
+        ['X-Kept', 'kept'],
+      ];
+      const answer = await ask(gateway, {
+        method: 'POST',
+        path: '/v1/payouts',
+        body: '{}',
+        headers: [key, ...headers],
+      });
+      t.equal(answer.status, 200, named);
+      t.notOk(upstream.seen[0]?.rawHeaders.includes('of one hop'), named);
+      const kept = { 'x-merchant-id': 'm_1', 'x-forwarded-for': '127.0.0.1', 'content-length': '2', 'x-kept': 'kept' };
+      t.match(upstream.seen[0]?.headers, kept);
+      t.equal(upstream.seen[0]?.body.toString(), '{}');
+    }
+  },
+);
 
 // reply-from CVE-2026-33805, Traefik CVE-2024-45410, Fabio CVE-2025-48865, Apache httpd CVE-2022-31813.
 t.test('Connection cannot take away what the gateway says', async (t) => {
