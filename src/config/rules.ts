@@ -1,4 +1,5 @@
 import { parseIpRange, type IpRange } from '../policy/ip-ranges.js';
+import { foldSegment } from './fold-segment.js';
 import { redisRules } from './redis-rules.js';
 import type { Rule, RuleProblem } from './rule.js';
 import type { Config } from './schema.js';
@@ -20,6 +21,7 @@ const rules: readonly Rule[] = [
   tracesHaveWhereTo,
   logGoesWhereItSays,
   routesAreDistinct,
+  routesDifferForServices,
   routesHaveUpstreams,
   headFitsIntoRequest,
   ...redisRules,
@@ -164,6 +166,22 @@ function routesAreDistinct({ routes }: Config): RuleProblem[] {
     }
     const message = `is that of routes[${other}] already`;
     return [{ path: `routes[${index}].path`, message, others: [`routes[${other}].path`] }];
+  });
+}
+
+/** A key for the one resource would open the other one at a service that reads both paths alike. */
+function routesDifferForServices({ routes }: Config): RuleProblem[] {
+  const first = new Map<string, number>();
+  return routes.flatMap(({ path, resource }, index) => {
+    const folded = path.split('/').map(foldSegment).join('/');
+    const other = first.get(folded) ?? index;
+    first.set(folded, other);
+    if (routes[other]?.resource === resource || routes[other]?.path === path) return [];
+    const message =
+      `differs from that of routes[${other}] only in letter case or behind a dot, and a service may read both alike; ` +
+      `expected another path, or the same resource`;
+    const others = [`routes[${index}].resource`, `routes[${other}].path`, `routes[${other}].resource`];
+    return [{ path: `routes[${index}].path`, message, others }];
   });
 }
 

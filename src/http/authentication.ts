@@ -25,9 +25,8 @@ import { believedProxies, clientAddressOf, factsOf } from './request-facts.js';
 import type { FactSources } from './request-facts.js';
 import type { DecisiveHeaders } from './request-headers.js';
 import { requestIdOf } from './request-id.js';
-import { isCanonicalPath } from './request-path.js';
 import { proxiedMethods } from './routes.js';
-import type { RouteTable } from './routes.js';
+import type { PathProblem, RouteMatch, RouteTable } from './routes.js';
 import { sourceOf } from './source.js';
 import { traceContextOf } from './trace-context.js';
 
@@ -105,9 +104,8 @@ export function judge(exchange: Exchange, options: AuthenticationHookOptions): E
   const overload = options.overload();
   if (overload !== null) throw new GatewayError('overloaded', overload);
   requireProtocol(exchange.request, headers, exchange.target, options.headLimits);
-  const { path } = exchange.target;
-  const canonical = isCanonicalPath(path);
-  exchange.match = canonical ? options.routes(path) : null;
+  const place = options.routes(exchange.target.path);
+  exchange.match = 'route' in place ? place : null;
   const facts = factsOf(exchange, headers, options);
   exchange.facts = facts;
 
@@ -117,7 +115,7 @@ export function judge(exchange: Exchange, options: AuthenticationHookOptions): E
     exchange.answer = answer;
     if (answer === null) exchange.exposedLookupId = lookupId;
     requireCaller(exchange, 'the key was looked up');
-    if (denial === null) return admit(exchange, credential.merchantId, canonical, options);
+    if (denial === null) return admit(exchange, credential.merchantId, place, options);
     options.throttle?.denied(sourceOf(facts.clientAddress), denial);
     exchange.outcome = denial;
     return denial;
@@ -164,7 +162,7 @@ function authenticateOrFail(
 function admit(
   exchange: Exchange,
   merchantId: string,
-  canonical: boolean,
+  place: RouteMatch | PathProblem,
   { merchantRate, maxBodyBytes }: AuthenticationHookOptions,
 ): Eventual<null> {
   const counted = merchantRate?.count(merchantId, (told) => {
@@ -173,11 +171,11 @@ function admit(
   if (counted instanceof Promise) {
     return counted.then(() => {
       requireCaller(exchange, 'its request was counted');
-      requireServable(exchange, canonical, maxBodyBytes);
+      requireServable(exchange, place, maxBodyBytes);
       return null;
     });
   }
-  requireServable(exchange, canonical, maxBodyBytes);
+  requireServable(exchange, place, maxBodyBytes);
   return null;
 }
 
@@ -187,10 +185,9 @@ function requireCaller(exchange: Exchange, meanwhile: string): void {
 }
 
 /** Refuses what a valid key cannot be served. */
-function requireServable(exchange: Exchange, canonical: boolean, maxBodyBytes: number): void {
+function requireServable(exchange: Exchange, place: RouteMatch | PathProblem, maxBodyBytes: number): void {
   const { method = '' } = exchange.request;
-  if (!canonical) throw new GatewayError('invalid_path', 'the path could be read in two ways');
-  if (exchange.match === null) throw new GatewayError('not_found', 'no route has this path');
+  if ('code' in place) throw new GatewayError(place.code, place.reason);
   if (!proxiedMethods.includes(method)) throw new GatewayError('method_not_allowed', `${method} is not proxied`);
   if ((exchange.declaredBytes ?? 0) > maxBodyBytes) {
     throw new GatewayError('body_too_large', `content-length is above ${maxBodyBytes}`);

@@ -1,7 +1,11 @@
-const segmentCharacters = /^\/(?:[A-Za-z0-9\-._~!$&'()*+,=:@/]|%[0-9A-Fa-f]{2})*$/;
-/** Octets that mean one thing encoded and another decoded, or that need no encoding: `%2f`, `%5c`, `%25`, `%3b`, controls, `%61`. */
-const ambiguousOctet = /%(?:[01][0-9a-f]|7f|2f|5c|25|3b|2[de]|3[0-9]|4[1-9a-f]|5[0-9af]|6[1-9a-f]|7[0-9ae])/i;
-const ambiguousSegment = /\/(?:\/|\.{1,2}(?:\/|$))/;
+/** What most paths are, and what no service decodes or normalises. */
+const plainPath = /^(?:\/[\w-]+)+$/;
+/** All that RFC 3986 3.3 has in a path. */
+const pathForm = /^\/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*$/;
+/** A segment that is empty, `.` or `..`, perhaps once its dots are decoded and its parameters cut off. */
+const climbingSegment = /\/(?:(?:\.|%2e){0,2}(?:[/;]|%3b)|(?:\.|%2e){1,2}$)/i;
+/** Encoded control characters, `/`, `\` and `%`, which would be decoded twice. */
+const splittingOctet = /%(?:[01][0-9a-f]|7f|2f|5c|25)/i;
 
 /** A request target in its parts, as they came. */
 export interface RequestTarget {
@@ -30,12 +34,13 @@ export function splitTarget(target: string): RequestTarget {
 }
 
 /**
- * Says whether a path can be read in one way only. Route, permission and upstream would otherwise see different paths:
- * `/dev/%70ayouts` is a customer route to whoever does not decode and a payout route to whoever does.
+ * Says whether a path has the same segments for every service, however it decodes and normalises. Services climb out of a
+ * route with `..;` and split a segment at `%2f`.
  */
-export function isCanonicalPath(path: string): boolean {
-  if (!segmentCharacters.test(path) || ambiguousOctet.test(path) || ambiguousSegment.test(path)) return false;
-  return !path.includes('%') || isUtf8(path);
+export function hasFixedSegments(path: string): boolean {
+  if (plainPath.test(path)) return true;
+  if (!pathForm.test(path) || climbingSegment.test(path)) return false;
+  return !path.includes('%') || (!splittingOctet.test(path) && isUtf8(path));
 }
 
 /** Overlong forms of `/` and `.` are no UTF-8, but some decoders read them. */

@@ -74,7 +74,11 @@ const header = (name: string, good: readonly string[], ...others: readonly strin
 /** Requests of which each part may be what lets it pass or what refuses it. */
 const anyRequest = fc.record({
   method: mostly(['GET'], 'POST', 'DELETE', 'TRACE'),
-  path: mostly(['/v1/payouts'], '/v1/transactions/7?a=b', '/v1/nowhere', '/v1//payouts', '/v1/%70ayouts', '/payouts'),
+  path: mostly(
+    ['/v1/payouts'],
+    ...['/v1/transactions/7?a=b', '/v1/transactions/a;b=%61', '/v1/nowhere', '/v1//payouts', '/payouts'],
+    ...['/v1/%70ayouts', '/v1/dev/Payouts', '/v1/dev/payouts.json', '/v1/payouts/..;/x'],
+  ),
   host: mostly<string | null>(['shop.example'], 'localhost', 'a.onion', 'shop.example:8443', 'no host', null),
   key: header('X-Api-Key', [liveKey, listedKey], testKey, revokedKey, orphanKey, 'svc_live_unknown', 'sk_live_1', ''),
   origin: header('Origin', ['https://shop.example'], 'https://evil.example', 'null'),
@@ -113,7 +117,7 @@ t.test('what is explained is what the gateway decides, whatever is asked', async
         const bytes = requestBytes({ method, path, host, headers });
         const answer = parseAnswer(await exchangeBytes(connect(gateway.http, null), bytes));
         await until(() => gateway.lines.length > count);
-        const line = gateway.lines.at(-1) as { event: { code: string }; client: { ip?: string } };
+        const line = gateway.lines.at(-1) as { event: { code: string; reason?: string }; client: { ip?: string } };
         const explained = await explainRequest(
           {
             ...{ method, target: path, remote: address('127.0.0.1'), tls: false, at: Date.now() },
@@ -121,9 +125,10 @@ t.test('what is explained is what the gateway decides, whatever is asked', async
           },
           sources,
         );
-        const { code, facts, hops, rules } = explained;
+        const { code, detail, facts, hops, rules } = explained;
         seen.add(code);
         t.equal(code, line.event.code, bytes);
+        if (detail !== null) t.equal(detail, line.event.reason, bytes);
         if (facts !== null) t.equal(facts.clientAddress.text, line.client.ip, bytes);
         if (line.client.ip !== undefined) t.equal(hops.at(-1)?.address.text, line.client.ip, bytes);
         const decisive = rules.find(({ result }) => result !== 'passes');
@@ -136,7 +141,14 @@ t.test('what is explained is what the gateway decides, whatever is asked', async
     );
   }
   const wanted = ['accepted', 'https_required', 'tor_blocked', 'key_required', 'key_format', 'key_unknown'];
-  const others = ['ip_not_allowed', 'test_key_in_live', 'invalid_host', 'invalid_forwarded_for', 'invalid_path'];
+  const others = [
+    'ip_not_allowed',
+    'test_key_in_live',
+    'invalid_host',
+    'invalid_forwarded_for',
+    'invalid_path',
+    'not_found',
+  ];
   t.same(
     [...wanted, ...others].filter((code) => !seen.has(code)),
     [],

@@ -17,6 +17,30 @@ t.test('what contradicts another option is refused', (t) => {
       'routes: [{ path: /a, upstream: payouts, resource: a }, { path: /a, upstream: payouts, resource: b }]',
       ['routes[1].path: is that of routes[0] already'],
     ],
+    ...[
+      ['/dev/payouts', '/dev/Payouts'],
+      ['/dev/payouts', '/dev/payouts.json'],
+      ['/Dev.x/payouts', '/dev/PAYOUTS'],
+      ['/v1.0/payouts', '/v1.1/payouts'],
+    ].flatMap(([one, other]): [string, string[]][] => {
+      const two = (...resources: string[]): string => {
+        const routes = resources.map((resource, index) => ({
+          path: [one, other][index],
+          upstream: 'payouts',
+          resource,
+        }));
+        return `routes: ${JSON.stringify(routes)}`;
+      };
+      const problem = 'routes[1].path: differs from that of routes[0] only in letter case or behind a dot';
+      return [
+        [two('a', 'b'), [problem]],
+        [two('a', 'a'), []],
+      ];
+    }),
+    [
+      'routes: [{ path: /.well-known, upstream: payouts, resource: a }, { path: /.other, upstream: payouts, resource: b }]',
+      [],
+    ],
     ['listen: { http: { port: 9090 } }', ['listen.management.port: is that of listen.http already']],
     ['listen: { http: { port: 9090, host: 127.0.0.1 } }', ['listen.management.port: is that of listen.http already']],
     ['listen: { http: { port: 9090, host: "::" } }', ['listen.management.port: is that of listen.http already']],

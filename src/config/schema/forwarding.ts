@@ -92,6 +92,7 @@ export const routes = Type.Array(route, {
   maxItems: 1000,
   description:
     'Which path goes to which upstream; the longest path wins. The upstream gets the path without basePath. ' +
-    'Given at all, it is the whole list.',
+    'As far down as routes are configured, other spellings of a segment (Payouts, payouts.json) and segments with % or ; ' +
+    'are 404. Given at all, it is the whole list.',
   expects: 'a list of routes',
 });
