@@ -27,6 +27,19 @@
 {{- mergeOverwrite $config (dict "torExits" (dict "sources" (uniq $sources)) "trustedProxies" (uniq $proxies)) | toJson -}}
 {{- end -}}
 
+{{/* The routes of the gateways of all environments, by which the services know for which upstream a request is. Takes root; a list in JSON. */}}
+{{- define "merchant-gateway.allRoutes" -}}
+{{- $root := .root -}}
+{{- $environments := include "merchant-gateway.environments" $root | fromJsonArray -}}
+{{- $routes := ternary list (dig "routes" list $root.Values.config) (gt (len $environments) 0) -}}
+{{- range $environment := $environments -}}
+{{- $settings := include "merchant-gateway.gatewayValues" (dict "root" $root "environment" $environment) | fromJson -}}
+{{- $config := include "merchant-gateway.gatewayConfig" (dict "root" $root "settings" $settings) | fromJson -}}
+{{- $routes = concat $routes (dig "routes" list $config) -}}
+{{- end -}}
+{{- uniq $routes | toJson -}}
+{{- end -}}
+
 {{/* What the chart itself sets. Takes root, part and, for gateways, environment and settings. */}}
 {{- define "merchant-gateway.ownedConfig" -}}
 {{- $owned := dict -}}
@@ -50,6 +63,10 @@
     {{- $upstream := dict "url" $url "readsBodies" true -}}
     {{- $_ := set $owned "upstreams" (dict "transactions" $upstream "payouts" $upstream "customers" $upstream) -}}
   {{- end -}}
+  {{- /* The former release's services, and others, ask for this audience. The next release leaves it out. */ -}}
+  {{- if and .root.Values.secrets.identitySigningKey.existingSecret (not (hasKey (dig "identity" dict $config) "audience")) -}}
+    {{- $_ := set $owned "identity" (dict "audience" "merchant-gateway") -}}
+  {{- end -}}
 {{- else if ne .part "tor-exits" -}}
   {{- $url := printf "sqlite:/var/lib/merchant-gateway/data/%s.db" .part -}}
   {{- if include "merchant-gateway.hasPostgres" . -}}
@@ -62,6 +79,15 @@
     {{- $management := printf "%s-%s-management" (include "merchant-gateway.fullname" .root) (first $environments) -}}
     {{- $url := printf "http://%s:9090/.well-known/jwks.json" $management -}}
     {{- $_ := set $owned "identity" (dict "publicKeysUrl" $url) -}}
+  {{- end -}}
+  {{- $routes := include "merchant-gateway.allRoutes" . | fromJsonArray -}}
+  {{- if and (eq .part "services") $routes -}}
+    {{- /* Of an upstream the services need the name alone; its URL may have variables that only the gateways' pods have. */ -}}
+    {{- $upstreams := dict -}}
+    {{- range $route := $routes -}}
+      {{- $_ := set $upstreams $route.upstream (dict "url" (printf "http://127.0.0.1:%v" $port)) -}}
+    {{- end -}}
+    {{- $owned = merge $owned (dict "routes" $routes "upstreams" $upstreams) -}}
   {{- end -}}
 {{- end -}}
 {{- range $name, $secret := include "merchant-gateway.secretsOfPart" . | fromJson -}}

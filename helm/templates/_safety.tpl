@@ -60,6 +60,9 @@
 {{- if and .root.Values.services.enabled (hasKey $settings.config "identity") -}}
 {{- $problems = append $problems "gateway.config.identity would be the gateways' alone, and the services would believe another: set config.identity" -}}
 {{- end -}}
+{{- if and .root.Values.services.enabled (not (hasKey $config "routes")) (include "merchant-gateway.allRoutes" . | fromJsonArray) -}}
+{{- $problems = append $problems "another environment has routes of its own, and the services would not know the default ones: set config.routes" -}}
+{{- end -}}
 {{- if and $settings.autoscaling.enabled (not (kindIs "invalid" $settings.replicas)) -}}
 {{- $problems = append $problems "gateway.autoscaling with gateway.replicas: each would undo the other. Leave replicas null" -}}
 {{- end -}}

@@ -23,6 +23,7 @@ const rules: readonly Rule[] = [
   routesAreDistinct,
   routesDifferForServices,
   routesHaveUpstreams,
+  audienceIsNoUpstream,
   headFitsIntoRequest,
   ...redisRules,
   exitSourcesAreReadable,
@@ -198,6 +199,14 @@ function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
           },
         ],
   );
+}
+
+/** It is in the assertions for every upstream, and each of them would be accepted at that one. */
+function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): RuleProblem[] {
+  if (audience === null || !Object.hasOwn(upstreams, audience)) return [];
+  const message =
+    'is the name of an upstream, at which assertions for all others would be accepted; expected null or another name';
+  return [{ path: 'identity.audience', message, others: ['upstreams'] }];
 }
 
 /** Node refuses to start a server in which it is otherwise. */

@@ -140,8 +140,8 @@ export interface GeoIp {
 
 /** Proves to upstreams whom the gateway let in. */
 export interface CallerIdentity {
-  /** The value of `x-gateway-assertion`: a signed JWT about the merchant, its key and its environment. */
-  assertionFor(credential: Credential): Promise<string>;
+  /** The value of `x-gateway-assertion`: a signed JWT about the merchant, its key and its environment, for one upstream. */
+  assertionFor(credential: Credential, upstreamName: string): Promise<string>;
   /** The JSON Web Key Set by which upstreams check it; public keys alone. */
   readonly publicKeys: object;
 }

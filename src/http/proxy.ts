@@ -69,7 +69,7 @@ function forward(
     return;
   }
   identity
-    .assertionFor(credential)
+    .assertionFor(credential, match.route.upstream)
     .then((assertion) => {
       request.headers.unshift('x-gateway-assertion', assertion);
       request.send(upstream);

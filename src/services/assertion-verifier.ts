@@ -8,10 +8,11 @@ import type { Tenant } from './identity.js';
 /** Says who calls, by the gateway's signature alone. */
 export interface AssertionVerifier {
   /**
-   * @throws Refusal 403 for whatever the gateway did not sign, or not for now
+   * @param path the request's, which tells the upstream that the assertion must be for
+   * @throws Refusal 403 for whatever the gateway did not sign, or not for this upstream, or not for now
    * @throws OperatorError when the gateway's public keys cannot be had
    */
-  verify(assertion: string): Promise<Tenant>;
+  verify(assertion: string, path: string): Promise<Tenant>;
 }
 
 /** What an assertion must be. */
@@ -19,7 +20,10 @@ export interface VerifierOptions {
   /** Finds the gateway's public key that an assertion names. */
   readonly keys: JWTVerifyGetKey;
   readonly issuer: string;
-  readonly audience: string;
+  /** The name of the upstream that the gateway asks for a path; null: it asks none. */
+  readonly upstreamOf: (path: string) => string | null;
+  /** The one audience in what gateways of the former release sign, whatever the upstream; null: it is not accepted. */
+  readonly formerAudience: string | null;
   readonly clock: { now(): number };
 }
 
@@ -37,22 +41,23 @@ const claims = Compile(
 );
 
 /** Makes the verifier of `x-gateway-assertion`: signature, algorithm, issuer, audience and time. */
-export function createAssertionVerifier({ keys, issuer, audience, clock }: VerifierOptions): AssertionVerifier {
+export function createAssertionVerifier(options: VerifierOptions): AssertionVerifier {
+  const { keys, issuer, upstreamOf, formerAudience, clock } = options;
   return {
-    verify: async (assertion) => {
-      if (assertion.length > maxAssertionLength) throw forbidden();
+    verify: async (assertion, path) => {
+      const upstream = upstreamOf(path);
+      if (upstream === null || assertion.length > maxAssertionLength) throw forbidden();
       const payload = await verifiedPayload();
-      if (!claims.Check(payload)) throw forbidden();
+      if (!isFor(payload, upstream, formerAudience) || !claims.Check(payload)) throw forbidden();
       return { merchantId: payload.sub, environment: payload.environment };
 
       async function verifiedPayload(): Promise<JWTPayload> {
         try {
           const { payload } = await jwtVerify(assertion, findKey, {
             issuer,
-            audience,
             // Never what the header asks for: `none`, or a public key used as an HMAC secret (CVE-2015-9235).
             algorithms: ['EdDSA', 'ES256'],
-            requiredClaims: ['sub', 'exp', 'iat'],
+            requiredClaims: ['aud', 'sub', 'exp', 'iat'],
             clockTolerance: clockToleranceSeconds,
             currentDate: new Date(clock.now()),
           });
@@ -73,6 +78,12 @@ export function createAssertionVerifier({ keys, issuer, audience, clock }: Verif
       throw new OperatorError('The public keys of the gateway cannot be had.', { cause: error });
     }
   }
+}
+
+/** A gateway of this release names the upstream, so the former audience alone proves one of the former release. */
+function isFor({ aud = [] }: JWTPayload, upstream: string, formerAudience: string | null): boolean {
+  const names = typeof aud === 'string' ? [aud] : aud;
+  return names.includes(upstream) || (names.length === 1 && names[0] === formerAudience);
 }
 
 function forbidden(): Refusal {

@@ -44,9 +44,16 @@ function isFromLoopback({ socket }: FastifyRequest): boolean {
 }
 
 /** Node joins a repeated header with a comma, which is no assertion. */
-function asserted({ headers }: FastifyRequest, assertions: AssertionVerifier): Promise<Tenant> | null {
-  const assertion = headers['x-gateway-assertion'];
-  return typeof assertion === 'string' ? assertions.verify(assertion) : null;
+function asserted(request: FastifyRequest, assertions: AssertionVerifier): Promise<Tenant> | null {
+  const assertion = request.headers['x-gateway-assertion'];
+  return typeof assertion === 'string' ? assertions.verify(assertion, pathOf(request)) : null;
+}
+
+/** The path as the router read it: an encoded spelling would name another upstream than the one that serves it. */
+function pathOf({ url, routeOptions, params }: FastifyRequest): string {
+  const values = params as Readonly<Record<string, string>>;
+  if (routeOptions.url === undefined) return url.split('?', 1)[0] ?? '';
+  return routeOptions.url.replace(/:(\w+)/g, (_, name: string) => encodeURIComponent(values[name] ?? ''));
 }
 
 /** Node joins a repeated header with a comma, which neither form admits. */

@@ -41,6 +41,8 @@ t.test('what contradicts another option is refused', (t) => {
       'routes: [{ path: /.well-known, upstream: payouts, resource: a }, { path: /.other, upstream: payouts, resource: b }]',
       [],
     ],
+    ['identity: { audience: merchant-gateway }', []],
+    ['identity: { audience: payouts }', ['identity.audience: is the name of an upstream']],
     ['listen: { http: { port: 9090 } }', ['listen.management.port: is that of listen.http already']],
     ['listen: { http: { port: 9090, host: 127.0.0.1 } }', ['listen.management.port: is that of listen.http already']],
     ['listen: { http: { port: 9090, host: "::" } }', ['listen.management.port: is that of listen.http already']],

@@ -22,10 +22,11 @@ function portsOf(policy: Policy | undefined): (number | string)[] {
   return (policy?.spec.egress ?? []).flatMap(({ ports }) => ports.map(({ port }) => port));
 }
 
-/** The part of a configuration that its own pod connects by; the services alone fetch keys, and a CronJob the Tor exits. */
+/** The part of a configuration that its own pod connects by; the services alone fetch keys, and call no upstream. */
 function calledBy(name: string, text: string, hasFetcher: boolean): string {
   const config = parse(text) as Record<string, unknown>;
-  if (!name.endsWith('-services')) delete config.identity;
+  if (name.endsWith('-services')) delete config.upstreams;
+  else delete config.identity;
   if (hasFetcher && !name.endsWith('-tor-exits')) delete config.torExits;
   return stringify(config);
 }

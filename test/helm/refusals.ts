@@ -131,6 +131,17 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
+    'routes of one environment that the services would know alone',
+    /test: another environment has routes of its own/,
+    {
+      services: { enabled: true },
+      environments: {
+        live: { gateway: { config: { routes: [{ path: '/payouts', upstream: 'payouts', resource: 'payouts' }] } } },
+        test: { enabled: true },
+      },
+    },
+  ],
+  [
     'a load balancer without one',
     /are of the type LoadBalancer/,
     { gateway: { service: { type: 'ClusterIP', externalTrafficPolicy: null, loadBalancerClass: 'x.example/lb' } } },

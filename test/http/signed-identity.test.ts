@@ -1,5 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
-import { createLocalJWKSet, createRemoteJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
+import { createLocalJWKSet, createRemoteJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify } from 'jose';
 import t from 'tap';
 import { SignedIdentity } from '../../src/adapters/identity/signed-identity.js';
 import type { SignedIdentityOptions } from '../../src/adapters/identity/signed-identity.js';
@@ -8,7 +8,8 @@ import type { Credential } from '../../src/policy/facts.js';
 import { compilePermissions } from '../../src/policy/permissions.js';
 import { ask, liveKey, startTestGateway, startUpstream } from './harness.js';
 
-const known = { issuer: 'gateway.example', audience: 'upstreams.example' };
+const issuer = 'gateway.example';
+const known = { issuer, audience: 'transactions' };
 
 const ed25519 = () => generateKeyPairSync('ed25519');
 const p256 = () => generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -28,7 +29,17 @@ async function identityOf(t: Tap, pair = ed25519(), changes: Partial<SignedIdent
   const signingKeyFile = `${t.testdir({ 'key.pem': privatePem(pair) })}/key.pem`;
   const signingKey = await readSigningKey(signingKeyFile);
   const publicKeys = await readPublicKeys({ signingKeyFile, publishedKeyFiles: [] });
-  const options = { ...known, signingKey, publicKeys, clock, lifetimeSeconds: 60, maxEntries: 10, ...changes };
+  const lifetimeSeconds = 60;
+  const options = {
+    issuer,
+    audience: null,
+    signingKey,
+    publicKeys,
+    clock,
+    lifetimeSeconds,
+    maxEntries: 10,
+    ...changes,
+  };
   return { identity: new SignedIdentity(options), clock, publicKeys };
 }
 
@@ -99,17 +110,21 @@ t.test('a request that cannot be signed for is not forwarded without its signatu
 
 t.test("one signature serves a key's requests for half of its lifetime, and never another's", async (t) => {
   const { identity, clock } = await identityOf(t);
-  const first = await identity.assertionFor(credentialOf());
+  const first = await identity.assertionFor(credentialOf(), 'transactions');
   clock.time += 29_000;
-  t.equal(await identity.assertionFor(credentialOf()), first);
+  t.equal(await identity.assertionFor(credentialOf(), 'transactions'), first);
   clock.time += 2_000;
-  const second = await identity.assertionFor(credentialOf());
+  const second = await identity.assertionFor(credentialOf(), 'transactions');
   t.not(second, first, 'half of its lifetime is over');
   clock.time -= 3_600_000;
-  t.not(await identity.assertionFor(credentialOf()), second, 'a clock that was set back makes none last longer');
+  t.not(
+    await identity.assertionFor(credentialOf(), 'transactions'),
+    second,
+    'a clock that was set back makes none last longer',
+  );
 
   const claimsOf = async (changes: Partial<Credential>): Promise<unknown> => {
-    const [, payload = ''] = (await identity.assertionFor(credentialOf(changes))).split('.');
+    const [, payload = ''] = (await identity.assertionFor(credentialOf(changes), 'transactions')).split('.');
     const { sub, kid, environment } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Record<
       string,
       string
@@ -119,6 +134,23 @@ t.test("one signature serves a key's requests for half of its lifetime, and neve
   t.same(await claimsOf({ merchantId: 'm_2' }), { sub: 'm_2', kid: 'key_1', environment: 'live' });
   t.same(await claimsOf({ environment: 'test' }), { sub: 'm_1', kid: 'key_1', environment: 'test' });
   t.same(await claimsOf({ keyId: 'key_2' }), { sub: 'm_1', kid: 'key_2', environment: 'live' });
+});
+
+t.test('an assertion is for the upstream that gets it, and held for that one alone', async (t) => {
+  const { identity } = await identityOf(t);
+  const audienceOf = async (name: string, of = identity): Promise<unknown> =>
+    decodeJwt(await of.assertionFor(credentialOf(), name)).aud;
+  for (const name of ['transactions', 'payouts', 'transactions']) t.equal(await audienceOf(name), name);
+  const { identity: both } = await identityOf(t, ed25519(), { audience: 'merchant-gateway' });
+  t.same(await audienceOf('payouts', both), ['payouts', 'merchant-gateway']);
+
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, identity });
+  for (const path of ['/v1/payouts', '/v1/dev/wallets', '/v1/dev/customers']) {
+    await ask(gateway, { path, headers: [['x-api-key', liveKey]] });
+  }
+  const received = upstream.seen.map(({ headers }) => decodeJwt(String(headers['x-gateway-assertion'])).aud);
+  t.same(received, ['payouts', 'payouts', 'customers']);
 });
 
 t.test('keys are rotated with an overlap: what either key signed can be checked by one set', async (t) => {
@@ -141,7 +173,7 @@ t.test('keys are rotated with an overlap: what either key signed can be checked 
   ]);
   for (const pair of [old, next]) {
     const { identity } = await identityOf(t, pair);
-    const assertion = await identity.assertionFor(credentialOf());
+    const assertion = await identity.assertionFor(credentialOf(), 'transactions');
     t.match((await jwtVerify(assertion, createLocalJWKSet(published), known)).payload, { sub: 'm_1' });
     t.ok(published.keys.some(({ kid }) => kid === decodeProtectedHeader(assertion).kid));
   }

@@ -3,12 +3,23 @@ import type { KeyObject } from 'node:crypto';
 import { createLocalJWKSet, createRemoteJWKSet, exportJWK, SignJWT } from 'jose';
 import type { JWTVerifyGetKey } from 'jose';
 import t from 'tap';
+import { loadConfig } from '../../src/config/load.js';
+import { createRouteTable } from '../../src/http/routes.js';
 import { createAssertionVerifier } from '../../src/services/assertion-verifier.js';
 import { identityOf, merchantA, merchantB, sandboxOfA, servicesFixture } from './services-fixture.js';
 
 const forbidden = { status: 403, body: { success: false, message: 'Forbidden', data: null } };
 const now = Date.UTC(2026, 0, 15, 12);
-const known = { issuer: 'gateway.example', audience: 'upstreams.example', clock: { now: () => now } };
+const routeOf = createRouteTable({ basePath: '', routes: loadConfig({ text: '' }).routes });
+const known = {
+  issuer: 'gateway.example',
+  upstreamOf: (path: string) => {
+    const found = routeOf(path);
+    return 'route' in found ? found.route.upstream : null;
+  },
+  formerAudience: 'merchant-gateway',
+  clock: { now: () => now },
+};
 
 const ours = generateKeyPairSync('ed25519');
 const another = generateKeyPairSync('ed25519');
@@ -24,7 +35,7 @@ interface Token {
 /** An assertion about merchant A as the gateway makes it, but for the changes. */
 function assertionOf({ claims = {}, header = {}, key = ours.privateKey }: Token = {}): Promise<string> {
   const seconds = now / 1000;
-  const usual = { iss: known.issuer, aud: known.audience, sub: 'merchant_a', kid: 'key_1', environment: 'live' };
+  const usual = { iss: known.issuer, aud: 'transactions', sub: 'merchant_a', kid: 'key_1', environment: 'live' };
   return new SignJWT({ ...usual, iat: seconds, exp: seconds + 60, ...claims })
     .setProtectedHeader({ alg: 'EdDSA', kid: 'ours', typ: 'JWT', ...header })
     .sign(key);
@@ -68,7 +79,10 @@ t.test('nobody else is, from this machine neither', async (t) => {
     ['without an end', await assertionOf({ claims: { exp: undefined } })],
     ['not yet valid', await assertionOf({ claims: { nbf: seconds + 60 } })],
     ['of another issuer', await assertionOf({ claims: { iss: 'other.example' } })],
-    ['for another audience', await assertionOf({ claims: { aud: 'other.example' } })],
+    ['for another upstream', await assertionOf({ claims: { aud: 'payouts' } })],
+    ['for nobody', await assertionOf({ claims: { aud: undefined } })],
+    ['for an empty list', await assertionOf({ claims: { aud: [] } })],
+    ['for the former audience and another', await assertionOf({ claims: { aud: ['payouts', 'merchant-gateway'] } })],
     ['about another merchant than the headers', await assertionOf({ claims: { sub: 'merchant_b' } })],
     ['of another environment than the headers', await assertionOf({ claims: { environment: 'test' } })],
     ['without an environment', await assertionOf({ claims: { environment: undefined } })],

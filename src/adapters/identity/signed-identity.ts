@@ -11,10 +11,11 @@ export interface SignedIdentityOptions {
   readonly signingKey: SigningKey;
   readonly publicKeys: JSONWebKeySet;
   readonly issuer: string;
-  readonly audience: string;
+  /** A second audience of every assertion; null: the upstream alone. */
+  readonly audience: string | null;
   /** How long an upstream may believe an assertion. */
   readonly lifetimeSeconds: number;
-  /** How many keys' assertions are held. */
+  /** How many keys' assertions are held for each upstream. */
   readonly maxEntries: number;
   readonly clock: Clock;
 }
@@ -28,47 +29,57 @@ interface Held {
 
 /**
  * Signs who calls as a JWT: `iss aud sub iat exp`, `kid` with the id of the merchant's key, and `environment`. One is
- * made for a key and used again for half of its lifetime, so that a request costs no signature.
+ * made for a key and an upstream and used again for half of its lifetime, so that a request costs no signature.
  */
 export class SignedIdentity implements CallerIdentity {
   readonly publicKeys: JSONWebKeySet;
   readonly #options: SignedIdentityOptions;
-  readonly #held: LRUCache<string, Held>;
+  /** By the upstream's name, and then by the id of the key. */
+  readonly #held = new Map<string, LRUCache<string, Held>>();
 
   constructor(options: SignedIdentityOptions) {
     this.#options = options;
     this.publicKeys = options.publicKeys;
-    this.#held = new LRUCache(growingTo(options.maxEntries));
   }
 
   /** @throws an error of the signature, which is a request that failed, never one that goes without its assertion */
-  assertionFor(credential: Credential): Promise<string> {
+  assertionFor(credential: Credential, upstreamName: string): Promise<string> {
     const { keyId, merchantId, environment } = credential;
     const now = this.#options.clock.now();
-    const held = this.#held.get(keyId);
+    const heldForUpstream = this.#heldFor(upstreamName);
+    const held = heldForUpstream.get(keyId);
     const isOfThisCaller = held?.credential.merchantId === merchantId && held.credential.environment === environment;
     // A clock that was set back must not make an assertion outlive its end.
     const isYoung = held !== undefined && now < held.renewAt && held.renewAt - now <= this.#renewalMilliseconds;
     if (isOfThisCaller && isYoung) return held.assertion;
 
-    const assertion = this.#sign(credential, now);
+    const assertion = this.#sign(credential, upstreamName, now);
     const renewAt = now + this.#renewalMilliseconds;
-    this.#held.set(keyId, { credential: { merchantId, environment }, assertion, renewAt });
-    assertion.catch(() => this.#held.delete(keyId));
+    heldForUpstream.set(keyId, { credential: { merchantId, environment }, assertion, renewAt });
+    assertion.catch(() => heldForUpstream.delete(keyId));
     return assertion;
+  }
+
+  #heldFor(upstreamName: string): LRUCache<string, Held> {
+    let held = this.#held.get(upstreamName);
+    if (held === undefined) {
+      held = new LRUCache(growingTo(this.#options.maxEntries));
+      this.#held.set(upstreamName, held);
+    }
+    return held;
   }
 
   get #renewalMilliseconds(): number {
     return this.#options.lifetimeSeconds * 500;
   }
 
-  #sign({ keyId, merchantId, environment }: Credential, now: number): Promise<string> {
+  #sign({ keyId, merchantId, environment }: Credential, upstreamName: string, now: number): Promise<string> {
     const { signingKey, issuer, audience, lifetimeSeconds } = this.#options;
     const issuedAt = Math.floor(now / 1000);
     return new SignJWT({ kid: keyId, environment })
       .setProtectedHeader({ alg: signingKey.algorithm, kid: signingKey.keyId, typ: 'JWT' })
       .setIssuer(issuer)
-      .setAudience(audience)
+      .setAudience(audience === null ? upstreamName : [upstreamName, audience])
       .setSubject(merchantId)
       .setIssuedAt(issuedAt)
       .setExpirationTime(issuedAt + lifetimeSeconds)

@@ -110,7 +110,11 @@ export const identity = section(
       expects: 'a list of paths of files',
     }),
     issuer: line({ default: 'merchant-gateway', description: 'Who signs: `iss`.', expects: 'a name or URL' }),
-    audience: line({ default: 'merchant-gateway', description: 'For whom: `aud`.', expects: 'a name or URL' }),
+    audience: nullable(line({ expects: 'a name or URL' }), {
+      description:
+        'A second audience beside the name of the upstream in `aud`, for services of the former release ' +
+        '(merchant-gateway) or services that ask for a common one. null: the upstream alone.',
+    }),
     lifetimeSeconds: Type.Integer({
       minimum: 10,
       maximum: 3600,

@@ -1,0 +1,99 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import t, { type Test } from 'tap';
+import { openAssertionVerifier } from '../../src/cli/open-assertion-verifier.js';
+import { openIdentity } from '../../src/cli/open-identity.js';
+import { systemClock, systemTimers } from '../../src/cli/system-clock.js';
+import { loadConfig } from '../../src/config/load.js';
+import { startServices } from '../../src/services/start-services.js';
+import { acceptingCredential } from '../policy/fixtures.js';
+
+/*
+ * A service that is broken into has the assertions that it received. They must open nothing at the other services, also where
+ * one process serves all of them.
+ */
+
+const bank = { delayMilliseconds: 60_000, failingAccounts: [] };
+
+/** Services and an identity of one configuration: says with which status a path is served under an upstream's assertion. */
+async function deployment(t: Test, options = '') {
+  const { privateKey } = generateKeyPairSync('ed25519');
+  const directory = t.testdir({ 'key.pem': privateKey.export({ type: 'pkcs8', format: 'pem' }) });
+  const config = loadConfig({ text: `${options}\nidentity: { signingKeyFile: ${directory}/key.pem }` });
+  const services = await startServices({
+    ...{ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', bank },
+    ...{ assertions: await openAssertionVerifier(config), clock: systemClock, timers: systemTimers },
+  });
+  t.teardown(() => services.close());
+  const identity = await openIdentity(config);
+  if (identity === null) throw new Error('there is no key to sign with');
+
+  return async (upstream: string, path: string): Promise<number> => {
+    const credential = acceptingCredential('live');
+    const socket = connect(Number(new URL(services.url).port), '127.0.0.1');
+    socket.write(
+      `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\nx-merchant-id: ${credential.merchantId}\r\nx-merchant-environment: live\r\n` +
+        `x-gateway-assertion: ${await identity.assertionFor(credential, upstream)}\r\n\r\n`,
+    );
+    return Number((await text(socket)).split(' ')[1]);
+  };
+}
+
+t.test('an assertion opens the paths of its upstream alone', async (t) => {
+  const statusOf = await deployment(t);
+  const paths: Readonly<Record<string, readonly string[]>> = {
+    transactions: ['/transactions', '/transactions?page=1', '/dev/transactions'],
+    payouts: ['/payouts', '/dev/payouts', '/dev/wallets', '/dev/payouts?search=/transactions'],
+    customers: ['/dev/customers', '/dev/customers?page=1#/dev/payouts'],
+  };
+  for (const upstream of Object.keys(paths)) {
+    for (const [owner, owned] of Object.entries(paths)) {
+      for (const path of owned) {
+        t.equal((await statusOf(upstream, path)) === 403, owner !== upstream, `${upstream} at ${path}`);
+      }
+    }
+  }
+  t.equal(await statusOf('payouts', '/dev/payouts'), 200);
+});
+
+t.test('no spelling of a path makes it that of another upstream', async (t) => {
+  const statusOf = await deployment(t);
+  const spellings = [
+    ...['/dev/%70ayouts', '/%64ev/payouts', '/dev/payouts#/customers', '/dev/payouts%3f/x', '/dev//payouts'],
+    ...['http://127.0.0.1/dev/payouts', '/dev/./payouts', '/dev/x/../payouts', '/dev/payouts;/x', '/dev%2fpayouts'],
+  ];
+  for (const path of spellings) {
+    t.not(await statusOf('customers', path), 200, path);
+    t.not(await statusOf('transactions', path), 200, path);
+  }
+  t.equal(await statusOf('customers', '/dev/%70ayouts'), 403);
+  t.equal(await statusOf('payouts', '/dev/%70ayouts'), 200, 'what the router reads as its path is its path');
+});
+
+t.test('a path of no route is of no upstream', async (t) => {
+  const statusOf = await deployment(t, 'routes: [{ path: /payouts, upstream: payouts, resource: payouts }]');
+  t.equal(await statusOf('payouts', '/payouts'), 404, 'let in: a list is elsewhere');
+  t.equal(await statusOf('payouts', '/nowhere'), 403);
+  for (const upstream of ['payouts', 'transactions']) t.equal(await statusOf(upstream, '/transactions'), 403);
+});
+
+t.test('a longer route counts before the path of which it is a part', async (t) => {
+  const route = (path: string, upstream: string): string =>
+    `{ path: ${path}, upstream: ${upstream}, resource: payouts }`;
+  const routes = `routes: [${route('/dev', 'customers')}, ${route('/dev/payouts/archive', 'transactions')}]`;
+  const statusOf = await deployment(t, routes);
+  t.equal(await statusOf('transactions', '/dev/payouts/archive'), 404, 'let in, and no payout');
+  t.equal(await statusOf('customers', '/dev/payouts/archive'), 403);
+  t.equal(await statusOf('customers', '/dev/payouts'), 200);
+});
+
+t.test('an upstream that has the name of the former audience gets no key to the others', async (t) => {
+  const url = '{ url: "http://127.0.0.1:7080" }';
+  const statusOf = await deployment(
+    t,
+    `upstreams: { payouts: ${url}, transactions: ${url}, customers: ${url}, merchant-gateway: ${url} }`,
+  );
+  t.equal(await statusOf('merchant-gateway', '/payouts'), 403);
+  t.equal(await statusOf('payouts', '/dev/payouts'), 200);
+});
