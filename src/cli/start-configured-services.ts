@@ -15,6 +15,7 @@ export async function startConfiguredServices(config: Config, logger: Logger): P
       databaseUrl,
       pool,
       assertions: await openAssertionVerifier(config),
+      hosts: new Set(Object.values(config.upstreams).map(({ url }) => new URL(url).hostname)),
       clock: systemClock,
       timers: systemTimers,
       logger,

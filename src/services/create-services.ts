@@ -18,6 +18,8 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   readonly logger?: Logger | undefined;
   /** Proves that the gateway speaks. Null: it is believed because it speaks from this machine. */
   readonly assertions: AssertionVerifier | null;
+  /** Names by which the gateway calls this machine where nothing proves it, in lower case; loopback ones need not be among them. */
+  readonly hosts?: ReadonlySet<string>;
   /** Null: there is but one. */
   readonly connections: FairConnections | null;
 }
@@ -29,11 +31,12 @@ export interface Services {
 }
 
 /** Makes the backing services: transactions, payouts, wallets and customers, behind the gateway. */
-export function createServices({ logger, assertions, connections, ...options }: ServicesOptions): Services {
+export function createServices(services: ServicesOptions): Services {
+  const { logger, assertions, hosts = new Set<string>(), connections, ...options } = services;
   const app = createRestApp({
     logger,
     admit: (app) => {
-      requireIdentity(app, assertions);
+      requireIdentity(app, assertions, hosts);
     },
   });
   if (connections !== null) shareConnections(app, connections);

@@ -54,7 +54,7 @@ t.test('a second identity header is refused on the wire', async (t) => {
   t.teardown(() => services.close());
   const answer = await wire(
     services.url,
-    'GET /transactions HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-merchant-environment: live\r\n' +
+    'GET /transactions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-merchant-environment: live\r\n' +
       'x-merchant-id: merchant_a\r\nx-merchant-id: merchant_b\r\n\r\n',
   );
   t.match(answer, /^HTTP\/1\.1 403 /);
@@ -75,7 +75,7 @@ t.test('a request that is still owed its answer never gets the refusal of the ne
   const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', ...parts });
   t.teardown(() => services.close());
   const identity = 'x-merchant-id: merchant_a\r\nx-merchant-environment: live\r\n';
-  const request = `GET /transactions HTTP/1.1\r\nhost: x\r\n${identity}\r\n`;
+  const request = `GET /transactions HTTP/1.1\r\nhost: localhost\r\n${identity}\r\n`;
   const answer = await wire(services.url, `${request}NOT HTTP\r\n\r\n`);
   t.notMatch(answer, /^HTTP\/1\.1 400/);
 });
