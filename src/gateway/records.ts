@@ -1,3 +1,4 @@
+import { deepestLevel, parseStrictJson, StrictJsonError, type JsonProblem } from '../json/strict-json.js';
 import type { Credential } from '../policy/facts.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import { compileOriginPatterns } from '../policy/origins.js';
@@ -53,6 +54,28 @@ export class MalformedRecord extends Error {
     this.name = 'MalformedRecord';
   }
 }
+
+/**
+ * Reads the JSON of a record. JSON.parse keeps the last of two members of one name, so that a writer may have meant another
+ * status or expiry than the one that counts.
+ * @throws MalformedRecord whose message does not quote the text: it might hold what should not be there
+ */
+export function parseRecordText(text: string): unknown {
+  try {
+    return parseStrictJson(text);
+  } catch (error) {
+    if (!(error instanceof StrictJsonError)) throw error;
+    throw new MalformedRecord(recordProblems[error.problem]);
+  }
+}
+
+const recordProblems: Readonly<Record<JsonProblem, string>> = {
+  invalid: 'the record is not JSON',
+  'repeated-name': 'the record has a member more than once',
+  'forbidden-name': 'the record has a member named __proto__',
+  'too-deep': `the record is nested more than ${deepestLevel} levels deep`,
+  'too-precise': 'the record has a number with more digits than can be kept',
+};
 
 /**
  * Reads `mg:meta`, which says that the store is seeded, and with records of a layout that is known here.

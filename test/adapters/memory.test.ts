@@ -56,11 +56,48 @@ t.test('a records file is read as it is written', async (t) => {
   t.match((await store.find(seededId)).credential, { keyId: 'key_1' });
 });
 
-t.test('a records file that gives something twice is refused: the last of two would win silently', async (t) => {
+t.test('a records file that has something twice is refused: the last of two would win silently', async (t) => {
   const file = path.join(t.testdir(), 'records.json');
-  for (const text of ['{"mg:key:a":{},"mg:key:a":{}}', '{"mg:key:a":{"status":"REVOKED","status":"ACTIVE"}}']) {
+  for (const [text, column] of [
+    ['{"mg:key:a":{},"mg:key:a":{}}', 16],
+    ['{"mg:key:a":{"status":"REVOKED","status":"ACTIVE"}}', 33],
+    ['{"mg:key:a":{"status":"REVOKED","st\\u0061tus":"ACTIVE"}}', 33],
+  ] as const) {
     await writeFile(file, text);
-    t.equal(await problemOf(file), `The records file ${file} gives a record, or a field of a record, more than once.`);
+    const place = `line 1, column ${column}`;
+    t.equal(
+      await problemOf(file),
+      `The records file ${file} has a record, or a member of a record, a second time at ${place}. Remove one of the two.`,
+    );
+  }
+});
+
+t.test('what is wrong with the JSON of a records file is told with its place and what to do', async (t) => {
+  const file = path.join(t.testdir(), 'records.json');
+  const rows: readonly [string, string][] = [
+    ['', 'ends at line 1, column 1, before its JSON is complete. Was it cut off? Write it again.'],
+    ['{\n  "mg:meta": {\n', 'ends at line 3, column 1, before its JSON is complete. Was it cut off? Write it again.'],
+    [
+      '{\n  "mg:meta": {}\n  "mg:key:a": {}\n}',
+      'is not valid JSON at line 3, column 3. Look for a missing comma, quote or bracket there, or for one too many.',
+    ],
+    [
+      '{"mg:meta": {"a": "never ends}}\n',
+      'is not valid JSON at line 1, column 19. Look for a missing comma, quote or bracket there, or for one too many.',
+    ],
+    ['{"__proto__": 1}', 'has a member named __proto__ at line 1, column 2. Remove it: no record has one.'],
+    [
+      `{"mg:meta":\r\n ${'['.repeat(32)}`,
+      'is nested more than 32 levels deep at line 2, column 33. Remove that member: no record has one.',
+    ],
+    [
+      '{"mg:meta": {\n"revision": 1.00000000000000000001}}',
+      'has a number with more digits than can be kept at line 2, column 13. Write it as an integer.',
+    ],
+  ];
+  for (const [text, sentence] of rows) {
+    await writeFile(file, text);
+    t.equal(await problemOf(file), `The records file ${file} ${sentence}`);
   }
 });
 
@@ -90,8 +127,8 @@ t.test('a records file that cannot be used is told in one sentence that names th
     [at('nowhere.json'), /^The records file .*nowhere\.json cannot be read: there is no such file\.$/],
     [at('cut.json/records.json'), /^The records file .* cannot be read: a part of its path is not a directory\.$/],
     [directory, /^The records file .* cannot be read: it is a directory\.$/],
-    [at('empty.json'), /^The records file .*empty\.json is not JSON\.$/],
-    [at('cut.json'), /^The records file .*cut\.json is not JSON\.$/],
+    [at('empty.json'), /^The records file .*empty\.json ends at line 1, column 1, /],
+    [at('cut.json'), /^The records file .*cut\.json ends at line 1, column 27, /],
     ...['list', 'text', 'null', 'number'].map((name): [string, RegExp] => [
       at(`${name}.json`),
       /^The records file .*\.json is not a JSON object of records by their store keys\.$/,
@@ -104,13 +141,14 @@ t.test('a records file that cannot be used is told in one sentence that names th
 
 t.test('a problem of a records file does not quote what is in it, for that may be a key', async (t) => {
   const key = 'svc_live_Memory0001';
-  const texts = [key, `{"${key}"}`, `{"mg:key:${key}": }`, `{"a": "${key}`, `["${key}"]`, `"${key}"`];
+  const twice = `{"${key}":1,"${key}":2}`;
+  const texts = [twice, key, `{"${key}"}`, `{"mg:key:${key}": }`, `{"a": "${key}`, `["${key}"]`, `"${key}"`];
   const directory = t.testdir();
   for (const [index, text] of texts.entries()) {
     const file = path.join(directory, `${index}.json`);
     await writeFile(file, text);
     const problem = await problemOf(file);
-    t.match(problem, /^The records file .* is not /, text);
+    t.match(problem, /^The records file .* (?:is not|has a) /, text);
     t.notMatch(problem, /svc_|Memory0001|mg:/);
   }
 });

@@ -320,6 +320,9 @@ t.test('records are found in Redis, where gateways find them', { skip: withoutRe
   await server.client.set('x:meta', JSON.stringify(records()['mg:meta']));
   t.match((await explain(...args, '--key-id', 'key_l')).out, 'Verdict: origin_not_allowed, 401');
   t.match((await explain(...args, '--merchant', 'm_1')).out, /^key +key_1 /m, 'the active one of the environment');
+  const merchant = (await server.client.get('x:merchant:m_l')) ?? '';
+  await server.client.set('x:merchant:m_l', merchant.replace('{', '{"status":"ACTIVE",'));
+  t.match((await explain(...args, '--key-id', 'key_l')).out, 'Verdict: key_store_unavailable, 503', 'a member twice');
   const left = await server.client.keys('*gateway*');
   t.same(left, [], 'and no gateway appears');
   await server.kill();

@@ -1,3 +1,4 @@
+import { deepStrictEqual } from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import {
@@ -7,6 +8,7 @@ import {
   MalformedRecord,
   maxListEntries,
   parseMetaRecord,
+  parseRecordText,
 } from '../../src/gateway/records.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import type { Credential } from '../../src/policy/facts.js';
@@ -311,6 +313,41 @@ t.test('no JSON value makes reading a record fail in any other way than as malfo
       (key, merchant) => ['credential', 'malformed'].includes(readsAs(key, merchant)),
     ),
     { numRuns: 2000 },
+  );
+  t.end();
+});
+
+t.test(
+  'a record that has a member twice is malformed, in whatever spelling and depth, and nothing of it is told',
+  (t) => {
+    const secret = 'svc_live_Secret';
+    const twice = (member: string): string => `${JSON.stringify(keyRecord).slice(0, -1)},${member}}`;
+    t.strictSame(parseRecordText(JSON.stringify(keyRecord)), keyRecord);
+    t.strictSame(parseRecordText(twice('"more":{"of":[1.5e3,null]}')), { ...keyRecord, more: { of: [1500, null] } });
+    for (const member of [
+      ...['"status":"ACTIVE"', '"status":"REVOKED"', '"st\\u0061tus":"ACTIVE"', '"revision":8', '"permissions":["*"]'],
+      ...[`"${secret}":1,"${secret}":2`, '"more":{"a":1,"a":1}', '"more":[{"a":1,"a":1}]'],
+    ]) {
+      const message = 'the record has a member more than once';
+      t.throws(() => parseRecordText(twice(member)), { name: 'MalformedRecord', message }, member);
+    }
+    for (const text of [secret, `{"${secret}"`, `["${secret}"`, '', '{"a":1}{"a":1}', `{"a":"${secret}"}}`]) {
+      t.throws(() => parseRecordText(text), { name: 'MalformedRecord', message: 'the record is not JSON' }, text);
+    }
+    t.throws(() => parseRecordText('['.repeat(100_000)), { name: 'MalformedRecord', message: /nested more than 32/ });
+    t.end();
+  },
+);
+
+t.test('whatever a registry may have written is read as it was written', (t) => {
+  const value = fc.anything({ maxDepth: 4, key: fc.string().filter((name) => name !== '__proto__') });
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), value), fc.double(), (more, number) => {
+      const text = JSON.stringify({ ...more, ...keyRecord, number });
+      if (text.includes('__proto__')) return;
+      deepStrictEqual(parseRecordText(text), JSON.parse(text));
+    }),
+    { numRuns: 1000 },
   );
   t.end();
 });

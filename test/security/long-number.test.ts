@@ -1,10 +1,10 @@
 import t from 'tap';
-import { parseStrictJson } from '../../src/rest/strict-json.js';
+import { parseStrictJson } from '../../src/json/strict-json.js';
 
 // Where the time grows with the square of the length, each of these takes minutes, and the test fails by its time limit.
 t.test('a body that is one long number does not keep everybody else waiting', (t) => {
   const zeros = '0'.repeat(1_000_000);
-  const problem = { message: 'The body has a number with more digits than can be kept' };
+  const problem = { message: /^too-precise / };
   for (const number of [`1.${zeros}1`, `0.${zeros}1`]) {
     t.throws(() => parseStrictJson(`{"amount":${number}}`), problem, number.slice(0, 4));
   }

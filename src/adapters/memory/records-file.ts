@@ -1,6 +1,6 @@
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
-import { parseStrictJson, StrictJsonError } from '../../rest/strict-json.js';
+import { deepestLevel, parseStrictJson, StrictJsonError } from '../../json/strict-json.js';
 import type { StoredRecords } from './memory-records.js';
 
 const maxRecordsBytes = 256 * 1024 * 1024;
@@ -10,18 +10,11 @@ const maxRecordsBytes = 256 * 1024 * 1024;
  * @throws OperatorError when it cannot be read, is no JSON object, gives something twice or has what is no record
  */
 export async function readRecordsFile(file: string): Promise<StoredRecords> {
-  const text = await readOperatorFile(file, 'The records file', maxRecordsBytes);
-  let records: unknown;
-  try {
-    records = JSON.parse(text.toString('utf8'));
-  } catch {
-    // The parser's own message quotes the text, and with it perhaps a key that was pasted where a hash belongs.
-    throw new OperatorError(`The records file ${file} is not JSON.`);
-  }
+  const bytes = await readOperatorFile(file, 'The records file', maxRecordsBytes);
+  const records = parseRecords(bytes.toString('utf8'), file);
   if (typeof records !== 'object' || records === null || Array.isArray(records)) {
     throw new OperatorError(`The records file ${file} is not a JSON object of records by their store keys.`);
   }
-  requireEverythingOnce(text.toString('utf8'), file);
   // Of a file of another shape nothing would be found, and every key be unanswerable. A name may hold a key: it is not told.
   if (!Object.keys(records).every((name) => name.startsWith('mg:'))) {
     throw new OperatorError(
@@ -32,11 +25,28 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
 }
 
 /** Of two records of one name JSON.parse keeps the last: a key that was revoked in the first would be active again. */
-function requireEverythingOnce(text: string, file: string): void {
+function parseRecords(text: string, file: string): unknown {
   try {
-    parseStrictJson(text);
+    return parseStrictJson(text);
   } catch (error) {
     if (!(error instanceof StrictJsonError)) throw error;
-    throw new OperatorError(`The records file ${file} gives a record, or a field of a record, more than once.`);
+    throw new OperatorError(`The records file ${file} ${sentenceOf(error, text)}`);
   }
+}
+
+/** What is wrong, where, and what to do. Nothing is quoted: a key may have been pasted where a hash belongs. */
+function sentenceOf({ problem, position }: StrictJsonError, text: string): string {
+  const lines = text.slice(0, position).split('\n');
+  const place = `line ${lines.length}, column ${(lines.at(-1) ?? '').length + 1}`;
+  const sentences = {
+    invalid:
+      position === text.length
+        ? `ends at ${place}, before its JSON is complete. Was it cut off? Write it again.`
+        : `is not valid JSON at ${place}. Look for a missing comma, quote or bracket there, or for one too many.`,
+    'repeated-name': `has a record, or a member of a record, a second time at ${place}. Remove one of the two.`,
+    'forbidden-name': `has a member named __proto__ at ${place}. Remove it: no record has one.`,
+    'too-deep': `is nested more than ${deepestLevel} levels deep at ${place}. Remove that member: no record has one.`,
+    'too-precise': `has a number with more digits than can be kept at ${place}. Write it as an integer.`,
+  };
+  return sentences[problem];
 }

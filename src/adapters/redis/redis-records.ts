@@ -1,7 +1,7 @@
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import type { Eventual } from '../../gateway/eventual.js';
 import type { CacheFigures, Clock, HeldFigures, RecordRead, Records } from '../../gateway/ports.js';
-import { compileKeyRecord, compileMerchantRecord, MalformedRecord } from '../../gateway/records.js';
+import { compileKeyRecord, compileMerchantRecord, MalformedRecord, parseRecordText } from '../../gateway/records.js';
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
 import { RecordCache } from '../cache/record-cache.js';
 import type { CacheLimits } from '../cache/record-cache.js';
@@ -142,7 +142,7 @@ export class RedisRecords implements Records {
     compile: (value: unknown) => Compiled,
   ): Compiled | KeyStoreUnavailable {
     try {
-      return compile(parseJson(text));
+      return compile(parseRecordText(text));
     } catch (error) {
       if (!(error instanceof MalformedRecord)) throw error;
       this.#onMalformed(name, error.message);
@@ -160,13 +160,4 @@ function merchantRecordOf(id: string, value: unknown): CompiledMerchant {
   const merchant = compileMerchantRecord(value);
   if (merchant.merchantId !== id) throw new MalformedRecord(`the record of merchant ${id} is another merchant's`);
   return merchant;
-}
-
-/** @throws MalformedRecord whose message does not quote the text: it might hold what should not be there */
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new MalformedRecord('the record is not JSON');
-  }
 }

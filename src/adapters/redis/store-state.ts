@@ -1,4 +1,4 @@
-import { MalformedRecord, parseMetaRecord } from '../../gateway/records.js';
+import { MalformedRecord, parseMetaRecord, parseRecordText } from '../../gateway/records.js';
 import type { StoredMeta } from '../../registry/ports.js';
 import { revisionIn } from './revision.js';
 
@@ -74,7 +74,7 @@ export function generationOf(meta: string | null): string {
 function readMetaRecord(meta: string | null): ReturnType<typeof parseMetaRecord> {
   if (meta === null) throw new MalformedRecord('the store is not seeded: it has no meta record');
   try {
-    return parseMetaRecord(JSON.parse(meta));
+    return parseMetaRecord(parseRecordText(meta));
   } catch (error) {
     throw new MalformedRecord('the meta record of the store cannot be used', { cause: error });
   }

@@ -8,6 +8,7 @@ import { lookupIdOf } from '../../gateway/api-key.js';
 import type { Pepper } from '../../gateway/api-key.js';
 import type { KeyStore } from '../../gateway/ports.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
+import { parseRecordText } from '../../gateway/records.js';
 import { readPepper } from '../open-ports.js';
 import { redisAddressOf } from '../redis-address.js';
 
@@ -140,10 +141,10 @@ function inRedis(redis: RedisStoredRecords): Stored {
   };
 }
 
-/** What is no JSON is handed on as a text, which is no record either. */
+/** What a gateway does not read is handed on as a text, which is no record either. */
 function jsonIn(text: string | null): unknown {
   try {
-    return text === null ? null : JSON.parse(text);
+    return text === null ? null : parseRecordText(text);
   } catch {
     return text;
   }

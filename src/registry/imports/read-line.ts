@@ -1,5 +1,5 @@
 import type { Problem } from '../../rest/envelope.js';
-import { parseStrictJson, StrictJsonError } from '../../rest/strict-json.js';
+import { parseStrictJson, StrictJsonError } from '../../json/strict-json.js';
 import { holdsApiKey, holdsApiKeyMessage } from '../holds-api-key.js';
 import { readEntry, type Entry } from './entry.js';
 

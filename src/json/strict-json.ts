@@ -1,13 +1,24 @@
-/** A text that is not JSON, or is JSON that two readers could understand differently. Its message is for the caller. */
+/** What is wrong with a text. */
+export type JsonProblem = 'invalid' | 'repeated-name' | 'forbidden-name' | 'too-deep' | 'too-precise';
+
+/** A text that is not JSON, or is JSON that two readers could understand differently. */
 export class StrictJsonError extends Error {
-  constructor(message: string) {
-    super(message);
+  /**
+   * @param position where the problem begins, in UTF-16 code units from the start of the text
+   * @param fieldName the name that is repeated or forbidden; it may be a secret
+   */
+  constructor(
+    readonly problem: JsonProblem,
+    readonly position: number,
+    readonly fieldName = '',
+  ) {
+    super(`${problem} JSON at position ${position}`);
     this.name = 'StrictJsonError';
   }
 }
 
-const deepest = 32;
-const longestName = 64;
+/** So many levels of objects and arrays may be nested. */
+export const deepestLevel = 32;
 const whitespace = /[ \t\n\r]*/y;
 const number = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 const decimal = /^-?([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
@@ -37,9 +48,9 @@ class Reader {
   value(depth: number): unknown {
     switch (this.#next()) {
       case '{':
-        return this.#object(deeper(depth));
+        return this.#object(this.#deeper(depth));
       case '[':
-        return this.#array(deeper(depth));
+        return this.#array(this.#deeper(depth));
       case '"':
         return this.#string();
       case 't':
@@ -47,12 +58,12 @@ class Reader {
       case 'n':
         return literals[this.#match(literal)];
       default:
-        return numberIn(this.#match(number));
+        return this.#number();
     }
   }
 
   end(): void {
-    if (this.#next() !== '') throw invalid();
+    if (this.#next() !== '') throw this.#invalid();
   }
 
   #object(depth: number): object {
@@ -60,16 +71,15 @@ class Reader {
     this.#position += 1;
     if (this.#take('}')) return fields;
     do {
-      if (this.#next() !== '"') throw invalid();
+      if (this.#next() !== '"') throw this.#invalid();
+      const start = this.#position;
       const name = this.#string();
-      if (name === '__proto__' || Object.hasOwn(fields, name)) {
-        const problem = name === '__proto__' ? 'is not allowed' : 'is given more than once';
-        throw new StrictJsonError(`The field "${name.slice(0, longestName)}" ${problem}`);
-      }
-      if (!this.#take(':')) throw invalid();
+      if (name === '__proto__') throw new StrictJsonError('forbidden-name', start, name);
+      if (Object.hasOwn(fields, name)) throw new StrictJsonError('repeated-name', start, name);
+      if (!this.#take(':')) throw this.#invalid();
       fields[name] = this.value(depth);
     } while (this.#take(','));
-    if (!this.#take('}')) throw invalid();
+    if (!this.#take('}')) throw this.#invalid();
     return fields;
   }
 
@@ -79,7 +89,7 @@ class Reader {
     if (this.#take(']')) return items;
     do items.push(this.value(depth));
     while (this.#take(','));
-    if (!this.#take(']')) throw invalid();
+    if (!this.#take(']')) throw this.#invalid();
     return items;
   }
 
@@ -88,12 +98,29 @@ class Reader {
     const start = this.#position;
     let end = start + 1;
     while (end < this.#text.length && this.#text[end] !== '"') end += this.#text[end] === '\\' ? 2 : 1;
-    this.#position = end + 1;
     try {
-      return JSON.parse(this.#text.slice(start, end + 1)) as string;
+      const value = JSON.parse(this.#text.slice(start, end + 1)) as string;
+      this.#position = end + 1;
+      return value;
     } catch {
-      throw invalid();
+      throw this.#invalid();
     }
+  }
+
+  #number(): number {
+    const start = this.#position;
+    const value = numberIn(this.#match(number));
+    if (value === null) throw new StrictJsonError('too-precise', start);
+    return value;
+  }
+
+  #deeper(depth: number): number {
+    if (depth >= deepestLevel) throw new StrictJsonError('too-deep', this.#position);
+    return depth + 1;
+  }
+
+  #invalid(): StrictJsonError {
+    return new StrictJsonError('invalid', this.#position);
   }
 
   /** The next character that is no white space, without taking it; empty at the end. */
@@ -111,14 +138,14 @@ class Reader {
   #match(form: RegExp): string {
     form.lastIndex = this.#position;
     const found = form.exec(this.#text)?.[0];
-    if (found === undefined) throw invalid();
+    if (found === undefined) throw this.#invalid();
     this.#position += found.length;
     return found;
   }
 }
 
-/** 1.00000000000000000001 is read as 1: what looks like a whole number then was none. */
-function numberIn(literal: string): number {
+/** 1.00000000000000000001 is read as 1: what looks like a whole number then was none, and is null here. */
+function numberIn(literal: string): number | null {
   const value = Number(literal);
   if (!Number.isInteger(value) || !/[.eE]/.test(literal)) return value;
   const [, whole = '', fraction = '', exponent = '0'] = decimal.exec(literal) ?? [];
@@ -127,15 +154,5 @@ function numberIn(literal: string): number {
   // Not by a pattern: it would begin anew at each zero, and a body of zeros would stall everybody for minutes.
   let significant = digits.length;
   while (digits[significant - 1] === '0') significant -= 1;
-  if (significant === 0 || digits.length - significant >= places) return value;
-  throw new StrictJsonError('The body has a number with more digits than can be kept');
-}
-
-function deeper(depth: number): number {
-  if (depth >= deepest) throw new StrictJsonError(`The body is nested more than ${deepest} levels deep`);
-  return depth + 1;
-}
-
-function invalid(): StrictJsonError {
-  return new StrictJsonError('The body is not valid JSON');
+  return significant === 0 || digits.length - significant >= places ? value : null;
 }
