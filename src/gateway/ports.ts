@@ -133,7 +133,7 @@ export interface Whereabouts {
 /** Databases about addresses. */
 export interface GeoIp {
   whereabouts(address: IpAddress): Whereabouts;
-  /** Whether the database of anonymous addresses says that this is a Tor exit; null where it cannot be asked. */
+  /** Whether the database of anonymous addresses says that this, or the IPv4 address in it, is a Tor exit; null where it cannot be asked. */
   isTorExit(address: IpAddress): boolean | null;
   close(): void;
 }

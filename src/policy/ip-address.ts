@@ -1,9 +1,21 @@
 import ipaddr from 'ipaddr.js';
 
 /** An IP address in the one form in which addresses are compared. IPv4-mapped IPv6 is IPv4. */
-export type IpAddress =
-  | { readonly family: 4; readonly value: number; readonly text: string }
-  | { readonly family: 6; readonly value: bigint; readonly text: string };
+export type IpAddress = Ipv4Address | Ipv6Address;
+
+interface Ipv4Address {
+  readonly family: 4;
+  readonly value: number;
+  readonly text: string;
+}
+
+interface Ipv6Address {
+  readonly family: 6;
+  readonly value: bigint;
+  readonly text: string;
+  /** The client's IPv4 address that a NAT64, 6to4 or Teredo address has in it; null in any other. */
+  readonly embedded: Ipv4Address | null;
+}
 
 const longestAddress = 45; // "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255"
 const onlyAddressCharacters = /^[0-9a-f:.]+$/i;
@@ -27,13 +39,27 @@ export function parseIpAddress(text: string): IpAddress | null {
   return address.isIPv4MappedAddress() ? fromIpv4(address.toIPv4Address()) : fromIpv6(address);
 }
 
-function fromIpv4(address: ipaddr.IPv4): IpAddress {
+function fromIpv4(address: ipaddr.IPv4): Ipv4Address {
   const [a = 0, b = 0, c = 0, d = 0] = address.octets;
   return { family: 4, value: ((a << 24) | (b << 16) | (c << 8) | d) >>> 0, text: address.toString() };
 }
 
-function fromIpv6(address: ipaddr.IPv6): IpAddress {
+function fromIpv6(address: ipaddr.IPv6): Ipv6Address {
   let value = 0n;
   for (const part of address.parts) value = (value << 16n) | BigInt(part);
-  return { family: 6, value, text: address.toRFC5952String() };
+  return { family: 6, value, text: address.toRFC5952String(), embedded: embeddedIn(address.parts) };
+}
+
+/**
+ * NAT64 with its well-known prefix (RFC 6052), 6to4 (RFC 3056), Teredo (RFC 4380), which inverts the client's address. In the
+ * local-use NAT64 prefix 64:ff9b:1::/48 (RFC 8215) each network chooses where the address is, so nothing is read out of it.
+ */
+function embeddedIn([a, b, c = 0, d, e, f, g = 0, h = 0]: readonly number[]): Ipv4Address | null {
+  if (a === 0x64 && b === 0xff9b && c === 0 && d === 0 && e === 0 && f === 0) return ipv4Of(g, h);
+  if (a === 0x2002) return ipv4Of(b ?? 0, c);
+  return a === 0x2001 && b === 0 ? ipv4Of(g ^ 0xffff, h ^ 0xffff) : null;
+}
+
+function ipv4Of(high: number, low: number): Ipv4Address {
+  return fromIpv4(new ipaddr.IPv4([high >> 8, high & 0xff, low >> 8, low & 0xff]));
 }

@@ -3,7 +3,10 @@ import type { IpAddress } from './ip-address.js';
 
 /** A set of addresses, compiled once from addresses and CIDRs; a look-up is a binary search. */
 export interface IpRanges {
+  /** Whether the address itself is in it, as of a proxy: anybody may call from an address that embeds that of one. */
   contains(address: IpAddress): boolean;
+  /** Whether the address or the IPv4 address that it embeds is in it, as of a client. */
+  admits(address: IpAddress): boolean;
 }
 
 /** An allowlist entry, trusted proxy or other range that is neither an IP address nor a CIDR. */
@@ -55,6 +58,11 @@ class CompiledRanges implements IpRanges {
 
   contains(address: IpAddress): boolean {
     return address.family === 4 ? includes(this.#ipv4, address.value) : includes(this.#ipv6, address.value);
+  }
+
+  admits(address: IpAddress): boolean {
+    if (this.contains(address)) return true;
+    return address.family === 6 && address.embedded !== null && this.contains(address.embedded);
   }
 }
 

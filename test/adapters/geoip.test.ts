@@ -82,7 +82,12 @@ t.test('an exit is what the database calls one, and nothing else that is anonymo
   for (const exit of ['198.51.100.9', '::ffff:198.51.100.9', '2001:db8::9', '2001:0DB8:0:0:0:0:0:9']) {
     t.equal(databases.isTorExit(address(exit)), true, exit);
   }
+  for (const exit of ['64:ff9b::198.51.100.9', '2002:c633:6409::1', '2001::39cc:9bf6']) {
+    t.equal(databases.isTorExit(address(exit)), true, `${exit}, which embeds it`);
+  }
   for (const clean of [
+    '64:ff9b::198.51.100.10',
+    '2002:c633:640a::1',
     '198.51.100.10',
     '198.51.100.11',
     '198.51.100.12',
@@ -188,6 +193,7 @@ t.test('a database that is damaged where it is asked says nothing, which is not 
   const strict = await open(t, { anonymousIpFile: file });
   t.equal(strict.databases.isTorExit(address('198.51.100.9')), null);
   t.equal(strict.databases.isTorExit(address('198.51.100.9')), null);
+  t.equal(strict.databases.isTorExit(address('2002:c633:6409::1')), null, 'nor of what embeds that address');
   t.equal(strict.problems.length, 1, 'which is told once, not for each request');
   t.equal(strict.databases.isTorExit(address('198.51.100.8')), false);
   const lax = await open(t, { anonymousIpFile: file }, false);

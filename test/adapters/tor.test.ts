@@ -337,7 +337,7 @@ t.test('an address is an exit exactly if an equal one is listed, for any lists a
 
 t.test('an IPv4 and an IPv6 address of the same value are two, and no list at all has no exits', (t) => {
   const four: IpAddress = address('0.0.0.5');
-  const six: IpAddress = { family: 6, value: 5n, text: '::5' };
+  const six: IpAddress = address('::5');
   t.notOk(new TorExitList([four]).has(six));
   t.notOk(new TorExitList([six]).has(four));
   t.equal(new TorExitList([four, six]).size, 2);

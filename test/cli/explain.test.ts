@@ -198,6 +198,16 @@ t.test('a described request is explained rule by rule, with what each saw and ho
   const proxied = [...described, '--address', '10.0.0.1', '--header', 'X-Forwarded-For: 1.2.3.4, 192.0.2.9, 10.0.0.2'];
   const accepted = await explain(...proxied);
   t.match(accepted, { status: 0, err: '' });
+  const translated = await explain(...described, '--address', '64:ff9b::192.0.2.9');
+  t.match(translated.out, /^64:ff9b::c000:209 +the connection, over TLS +no +the client, which embeds 192\.0\.2\.9$/m);
+  t.match(
+    translated.out,
+    /^ip_not_allowed +passes +clientAddress: 64:ff9b::c000:209; embeddedAddress: 192\.0\.2\.9; /m,
+  );
+  t.match(JSON.parse((await explain(...described, '--address', '2002:c000:209::1', '--json')).out), {
+    clientAddress: '2002:c000:209::1',
+    embeddedAddress: '192.0.2.9',
+  });
   for (const line of [
     /^key +key_l \(revision 7\) of m_l \(revision 12\)$/m,
     /^10\.0\.0\.1 +the connection, over TLS +yes$/m,

@@ -50,6 +50,46 @@ t.test('no spelling of an exit’s address slips past the list', async (t) => {
   t.equal(upstream.seen.length, 3);
 });
 
+/** By way of a translator or a tunnel an exit calls from an IPv6 address that has its IPv4 address in it. */
+t.test('no address that embeds the exit’s slips past the list', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { trustedProxies: ['127.0.0.1', '10.0.0.0/8'] },
+    torExits: ['198.51.100.9', '2002:c000:201::7'],
+  });
+  const ofClient = async (client: string): Promise<number> => {
+    const headers = [
+      ['x-forwarded-for', client],
+      ['x-api-key', liveKey],
+    ] as const;
+    return (await ask(gateway, { headers })).status;
+  };
+  for (const exit of [
+    ...['64:ff9b::198.51.100.9', '64:ff9b::c633:6409', '0064:FF9B:0:0:0:0:C633:6409'], // NAT64
+    ...['2002:c633:6409::', '2002:C633:6409:1:2:3:4:5'], // 6to4
+    ...['2001::39cc:9bf6', '2001:0:c000:201:8000:1:39cc:9bf6'], // Teredo, which inverts it
+    '2002:c000:201::7', // an entry of the list
+  ]) {
+    t.equal(await ofClient(exit), 401, exit);
+  }
+  const others = [
+    ...['64:ff9b::198.51.100.10', '64:ff9b::1:198.51.100.9', '2002:c000:201::8', '2002:c000:201::c633:6409'],
+    ...['2001:0:c633:6409::', '2001:db8::39cc:9bf6', '2003:c633:6409::'],
+  ];
+  for (const other of others) t.equal(await ofClient(other), 200, other);
+  t.same(
+    upstream.seen.map(({ headers }) => headers['x-forwarded-for']),
+    ['64:ff9b::c633:640a', '64:ff9b::1:c633:6409', ...others.slice(2)],
+    'what is passed on is the address itself',
+  );
+  // 10.0.0.1 is a trusted proxy; what embeds it may be anybody's, and says nothing of those before it.
+  for (const embedding of ['64:ff9b::a00:1', '2002:a00:1::', '2001::f5ff:fffe']) {
+    t.equal(await ofClient(`198.51.100.9, ${embedding}`), 200, `${embedding} is the client`);
+    t.match(gateway.lines.at(-1)?.client, { ip: embedding });
+  }
+});
+
 /** A dual-stack listener shows IPv4 peers as IPv4-mapped IPv6. */
 t.test('an exit that connects to a dual-stack listener is one', async (t) => {
   const upstream = await startUpstream(t);

@@ -70,10 +70,10 @@ export class GeoIpDatabases implements GeoIp {
   }
 
   isTorExit(address: IpAddress): boolean | null {
-    const found = this.#find(this.#databases.anonymous, address);
-    // What is not said is often left out, so only `true` is a yes.
-    if (found === undefined) return this.#options.denyWhenUnavailable ? null : false;
-    return found?.is_tor_exit_node === true;
+    const isExit = this.#isExit(address);
+    if (isExit === true || address.family === 4 || address.embedded === null) return isExit;
+    const embedsExit = this.#isExit(address.embedded);
+    return embedsExit === false ? isExit : embedsExit;
   }
 
   /** Reads again what was replaced. */
@@ -91,6 +91,13 @@ export class GeoIpDatabases implements GeoIp {
 
   close(): void {
     clearInterval(this.#timer);
+  }
+
+  #isExit(address: IpAddress): boolean | null {
+    const found = this.#find(this.#databases.anonymous, address);
+    // What is not said is often left out, so only `true` is a yes.
+    if (found === undefined) return this.#options.denyWhenUnavailable ? null : false;
+    return found?.is_tor_exit_node === true;
   }
 
   /** undefined: the database is damaged there, and nothing can be said. */

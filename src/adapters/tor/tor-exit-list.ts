@@ -6,7 +6,10 @@ import type { IpAddress } from '../../policy/ip-address.js';
 /** So many addresses take about a millisecond; after them requests have their turn. */
 const addressesAtATime = 1_000;
 
-/** A set of Tor exits that never changes. Addresses are compared by value, so that no spelling of one slips past. */
+/**
+ * A set of Tor exits that never changes. Addresses are compared by value, so that no spelling of one slips past; one that embeds
+ * the IPv4 address of an exit is an exit too.
+ */
 export class TorExitList implements TorExits {
   readonly #exits: Draft;
   /** SHA-256 of the addresses in their order, a line each; null where there are none. */
@@ -32,7 +35,8 @@ export class TorExitList implements TorExits {
   }
 
   has(address: IpAddress): boolean {
-    return this.#exits.has(address);
+    if (this.#exits.has(address)) return true;
+    return address.family === 6 && address.embedded !== null && this.#exits.has(address.embedded);
   }
 
   get size(): number {

@@ -3,6 +3,7 @@ import type { DescribedRequest } from '../../http/explain-request.js';
 import { gatewayErrors } from '../../http/errors.js';
 import { denials } from '../../policy/denials.js';
 import type { Credential, RequestFacts } from '../../policy/facts.js';
+import type { IpAddress } from '../../policy/ip-address.js';
 import type { RuleOutcome } from '../../policy/explain.js';
 import { recordLines, tableLines } from '../admin/table.js';
 import type { StoredRecord } from './stored-record.js';
@@ -32,6 +33,7 @@ export function explanationView({ environment, request, record, explanation, log
     logged: logged === null ? null : { code: logged, same: logged === code },
     request: { method, target, at: new Date(at).toISOString(), environment, remoteAddress: remote.text, tls, route },
     clientAddress: facts?.clientAddress.text ?? null,
+    embeddedAddress: facts === null ? null : embeddedIn(facts.clientAddress),
     hops: hops.map(({ address, trusted }) => ({ address: address.text, trusted })),
     key: answer === null || record === null ? null : keyView(record),
     torListDigest,
@@ -56,11 +58,21 @@ function keyView({ key, merchant }: StoredRecord) {
 function sawFacts({ sawFacts: names }: RuleOutcome, facts: RequestFacts | null): Record<string, unknown> {
   if (facts === null) return {};
   return Object.fromEntries(
-    names.map((name) => {
-      if (name === 'clientAddress') return [name, facts.clientAddress.text];
-      return [name, name === 'now' ? new Date(facts.now).toISOString() : facts[name]];
+    names.flatMap((name): (readonly [string, unknown])[] => {
+      if (name === 'clientAddress') return addressEntries(facts.clientAddress);
+      return [[name, name === 'now' ? new Date(facts.now).toISOString() : facts[name]]];
     }),
   );
+}
+
+function addressEntries(address: IpAddress): (readonly [string, string])[] {
+  const embedded = embeddedIn(address);
+  return [['clientAddress', address.text], ...(embedded === null ? [] : [['embeddedAddress', embedded] as const])];
+}
+
+/** The IPv4 address that an address embeds, which the rules about addresses look at as well. */
+function embeddedIn(address: IpAddress): string | null {
+  return address.family === 6 ? (address.embedded?.text ?? null) : null;
 }
 
 /** Where a record says what a credential has. */
@@ -83,7 +95,8 @@ function sawRecord({ sawCredential }: RuleOutcome, record: StoredRecord | null):
 
 /** An explanation as lines. */
 export function explanationLines(view: ReturnType<typeof explanationView>): string[] {
-  const { verdict, logged, request, hops, clientAddress, key, torListDigest, rules } = view;
+  const { verdict, logged, request, hops, clientAddress, embeddedAddress, key, torListDigest, rules } = view;
+  const client = embeddedAddress === null ? 'the client' : `the client, which embeds ${embeddedAddress}`;
   const decisive = rules.findIndex(({ decides }) => decides);
   const { code, status, message, detail } = verdict;
   return [
@@ -100,7 +113,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
         address,
         index === 0 ? `the connection${request.tls ? ', over TLS' : ', plain'}` : 'X-Forwarded-For',
         trusted ? 'yes' : 'no',
-        index === hops.length - 1 && clientAddress === address ? 'the client' : '',
+        index === hops.length - 1 && clientAddress === address ? client : '',
       ]),
     ),
     ...(rules.length === 0 ? [] : ['']),

@@ -4,5 +4,5 @@ import type { CredentialCheck } from './check.js';
 export const ipNotAllowed: CredentialCheck<'ip_not_allowed'> = {
   code: 'ip_not_allowed',
   passes: (facts, credential) =>
-    credential !== null && (credential.ipAllowlist === null || credential.ipAllowlist.contains(facts.clientAddress)),
+    credential !== null && (credential.ipAllowlist === null || credential.ipAllowlist.admits(facts.clientAddress)),
 };
