@@ -1,7 +1,7 @@
 import type { IncomingMessage, RequestListener } from 'node:http';
 import { ServerResponse } from '../node/http.js';
 import { newestExchange } from './pipeline.js';
-import { endGently } from './unread-body.js';
+import { lingeringClose } from './lingering-close.js';
 
 /**
  * Has a CONNECT request served as any other one, which never makes a tunnel of it. Node hands it over with its bare
@@ -26,7 +26,7 @@ function serve(request: IncomingMessage, handler: RequestListener): void {
   // Node tells the end of the responses that it made itself; of this one it does not know.
   const end = (): void => {
     response.emit('close');
-    endGently(socket); // Node has let go of it: nobody else reads what its client still sends, or hears that it has left
+    lingeringClose(socket); // Node has let go of it: nobody else reads what its client still sends, or hears that it has left
   };
   response.once('finish', end);
   socket.once('close', end);

@@ -49,6 +49,11 @@ export class Connections {
     return this.#cutOff;
   }
 
+  /** Whether connections are closed as soon as they carry nothing. */
+  get areClosing(): boolean {
+    return this.#closing;
+  }
+
   /** Says whether an answer is its connection's last. */
   get answersAreLast(): boolean {
     return this.#lastAnswers || this.#closing;

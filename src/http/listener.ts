@@ -12,13 +12,14 @@ import { atEndOfTurn } from './end-of-turn.js';
 import { endReading } from './end-reading.js';
 import { Exchange } from './exchange.js';
 import { limitAnswer, waitsForCaller } from './limit-answer.js';
+import { closeOverUnreadBody } from './lingering-close.js';
+import type { UploadLimits } from './lingering-close.js';
 import { awaitTurn, endTurn } from './pipeline.js';
 import { answerProtocolError } from './protocol-errors.js';
 import type { RefusedRequest } from './protocol-errors.js';
 import { registerProxy } from './proxy.js';
 import { sendError } from './replies.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
-import { closeOverUnreadBody } from './unread-body.js';
 import type { Upstream } from './upstream/upstream.js';
 
 /** What a listener is made of. */
@@ -27,10 +28,12 @@ export interface ListenerOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** Signs who calls for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
-  readonly limits: ConnectionLimits;
+  readonly limits: ConnectionLimits & UploadLimits;
   readonly clock: Clock;
   /** Null: plain HTTP. */
   readonly tls: TlsEndpoint | null;
+  /** What every response has. */
+  readonly ownHeaders: Readonly<Record<string, string>>;
   /** The peers that begin each connection with a PROXY protocol header; null where nobody does. */
   readonly proxyProtocolFrom: IpRanges | null;
   /** Told of every request when it is over. */
@@ -54,14 +57,15 @@ export interface Listener {
 
 /** Builds one listener of the gateway; it does not listen yet. */
 export async function createListener(options: ListenerOptions): Promise<Listener> {
-  const { limits, tls, proxyProtocolFrom, onRefusedConnection } = options;
+  const { limits, tls, proxyProtocolFrom, onRefusedConnection, ownHeaders } = options;
+  const ownHeaderList = Object.entries(ownHeaders).flat();
   const { trustedProxies } = options.authentication;
   const connections = new Connections();
   const app = Fastify({
     serverFactory: (handler) =>
       createServer(handler, { limits, tls, proxyProtocolFrom, trustedProxies, connections, onRefusedConnection }),
     clientErrorHandler: (error, socket) => {
-      const refused = answerProtocolError(error, socket, connections.hasAsked(socket));
+      const refused = answerProtocolError(error, socket, connections.hasAsked(socket), ownHeaders);
       if (refused !== null) options.onRefused(refused);
     },
     // The gateway's own route table decides. Fastify's router would decode a path before it matches it, and would
@@ -80,7 +84,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   const beforeAnswer = (exchange: Exchange): void => {
     // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
     if (connections.answersAreLast || exchange.headers.upgrade.length > 0) exchange.response.shouldKeepAlive = false;
-    closeOverUnreadBody(exchange);
+    closeOverUnreadBody(exchange, limits, () => connections.areClosing);
   };
   const afterAnswer = (exchange: Exchange): void => {
     if (!waitsForCaller(exchange)) return;
@@ -93,6 +97,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = new Exchange(request.raw, reply.raw, request.originalUrl, options.clock.now());
     request.exchange = exchange;
+    exchange.answerHeaders.push(...ownHeaderList);
     exchange.beforeAnswer = beforeAnswer;
     exchange.afterAnswer = afterAnswer;
     exchange.whenOver(() => {

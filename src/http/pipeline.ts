@@ -1,14 +1,22 @@
 import type { Socket } from 'node:net';
 import type { Exchange } from './exchange.js';
+import { closeAfterResponse, lingeringClose } from './lingering-close.js';
 
-/** The most requests that may wait behind another one on a connection. A client that sends more is cut off. */
+/** The most requests that may wait behind another one on a connection. */
 const mostWaiting = 16;
+/** The most requests that are dropped, one by one, on a connection that a client has filled. */
+const mostDropped = 1_000;
 
 /** The requests of a connection. */
 interface Line {
   /** Null where there was none, or it is over and has left nothing behind. */
   newest: Exchange | null;
+  /** The one that is carried out, or was the last to be. */
+  current: Exchange | null;
   waiting: number;
+  /** Whether more came than may wait: the current one is the last that is carried out. */
+  isFull: boolean;
+  dropped: number;
 }
 
 const lines = new WeakMap<Socket, Line>();
@@ -21,7 +29,8 @@ export function newestExchange(socket: Socket): Exchange | null {
 /**
  * Lets the requests of a connection come one after the other. Node starts a pipelined request at once and only holds
  * its answer back; when the connection then breaks, nobody tells that request: it would be carried out without an
- * answer, without a line in the log and with its place upstream kept for ever.
+ * answer, without a line in the log and with its place upstream kept for ever. If more wait than may, the connection closes
+ * after the current response: that one may be of a payout that was made.
  * @param turn called when every request before this one is over; `alive` says whether it can still be answered. Where
  *   it cannot, it must not be carried out (RFC 9112 9.6)
  */
@@ -30,16 +39,40 @@ export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): v
   const line = lineOf(socket);
   const previous = line.newest;
   line.newest = exchange;
+  const begin = (): void => {
+    const isAlive = !line.isFull && canAnswer(exchange);
+    if (isAlive) line.current = exchange;
+    else if ((line.dropped += 1) > mostDropped) socket.destroy();
+    turn(isAlive);
+  };
   if (previous === null || previous.over) {
-    turn(canAnswer(exchange));
+    begin();
     return;
   }
   line.waiting += 1;
-  if (line.waiting > mostWaiting) socket.destroy();
+  if (line.waiting > mostWaiting && !line.isFull) {
+    line.isFull = true;
+    // Until then nothing more is read.
+    socket.pause();
+    if (line.current !== null) endBehindResponse(line.current);
+  }
   previous.whenOver(() => {
     line.waiting -= 1;
-    turn(canAnswer(exchange));
+    begin();
   });
+}
+
+/** Closes the connection after the response of a request, also where its head, which is out, has promised to keep it. */
+export function endBehindResponse(exchange: Exchange): void {
+  const { response, request } = exchange;
+  const { socket } = request;
+  if (response.headersSent) {
+    exchange.whenOver(() => {
+      lingeringClose(socket);
+    });
+    response.shouldKeepAlive = false;
+  } else closeAfterResponse(exchange);
+  exchange.whenOver(() => socket.resume());
 }
 
 /**
@@ -49,17 +82,20 @@ export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): v
 export function endTurn(exchange: Exchange): void {
   const { request, response } = exchange;
   const line = lines.get(request.socket);
-  if (line?.newest === exchange && request.complete && response.shouldKeepAlive) line.newest = null;
+  if (line === undefined || !request.complete || !response.shouldKeepAlive) return;
+  if (line.current === exchange) line.current = null;
+  if (line.newest === exchange) line.newest = null;
 }
 
 function lineOf(socket: Socket): Line {
   const known = lines.get(socket);
   if (known !== undefined) return known;
-  const line: Line = { newest: null, waiting: 0 };
+  const line: Line = { newest: null, current: null, waiting: 0, isFull: false, dropped: 0 };
   lines.set(socket, line);
   // V8 keeps what an entry of a WeakMap holds until it collects everything, also where nothing else holds its key.
   socket.once('close', () => {
     line.newest = null;
+    line.current = null;
   });
   return line;
 }

@@ -6,10 +6,9 @@ import { GatewayError, gatewayErrors } from './errors.js';
 import type { GatewayErrorCode } from './errors.js';
 import { overlongPart } from './overlong-head.js';
 import type { HeadOverflow } from './overlong-head.js';
-import { newestExchange } from './pipeline.js';
-import type { Exchange } from './exchange.js';
+import { lingeringClose } from './lingering-close.js';
+import { endBehindResponse, newestExchange } from './pipeline.js';
 import { requestIdOf } from './request-id.js';
-import { endGently } from './unread-body.js';
 
 /** A request that the HTTP parser refused before there was an exchange. */
 export interface RefusedRequest {
@@ -22,6 +21,9 @@ export interface RefusedRequest {
 
 /** What Node tells of what its parser refused, besides the code. */
 type ParserError = NodeJS.ErrnoException & HeadOverflow;
+
+/** Connections on which a request was refused without an exchange. */
+const refusedOn = new WeakSet<Socket>();
 
 const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
   HPE_INVALID_EOF_STATE: 'client_closed',
@@ -39,9 +41,15 @@ const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
  * - A head was too long, and it is not known yet which part of it: nothing is done before that is.
  * A connection that broke, or that never spoke TLS, was no request.
  * @param asked whether the connection has ever carried a byte of a request
+ * @param ownHeaders what every response of this listener has
  * @returns what was refused without an exchange; null where there was no request, or an exchange carries the failure
  */
-export function answerProtocolError(error: ParserError, socket: Socket, asked: boolean): RefusedRequest | null {
+export function answerProtocolError(
+  error: ParserError,
+  socket: Socket,
+  asked: boolean,
+  ownHeaders: Readonly<Record<string, string>> = {},
+): RefusedRequest | null {
   const ofParser = error.code?.startsWith('HPE_') === true || error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
   if (!ofParser || !asked) {
     socket.destroy();
@@ -62,7 +70,9 @@ export function answerProtocolError(error: ParserError, socket: Socket, asked: b
     if (!response.writableFinished) exchange.cancellation.cancel(new GatewayError(code, error.message));
     return null;
   }
-  if (exchange?.response.shouldKeepAlive === false) return null;
+  // The parser reports each further packet of what it has refused.
+  if (exchange?.response.shouldKeepAlive === false || refusedOn.has(socket)) return null;
+  refusedOn.add(socket);
   const refused: RefusedRequest = {
     id: requestIdOf([], false),
     code: code === 'client_closed' ? 'malformed_request' : code,
@@ -70,20 +80,9 @@ export function answerProtocolError(error: ParserError, socket: Socket, asked: b
     detail: error.message,
     remoteAddress: connectionFactsOf(socket).remote?.text,
   };
-  if (exchange !== null && !exchange.over) endBehindAnswer(exchange, socket);
-  else if (socket.writable) writeRefusal(socket, refused);
-  else return null;
+  if (exchange !== null && !exchange.over) endBehindResponse(exchange);
+  else if (socket.writable) writeRefusal(socket, refused, ownHeaders);
   return refused;
-}
-
-/** An answer whose head is out already has promised to keep the connection, which ends behind it all the same. */
-function endBehindAnswer(exchange: Exchange, socket: Socket): void {
-  if (exchange.response.headersSent) {
-    exchange.whenOver(() => {
-      endGently(socket);
-    });
-  }
-  exchange.response.shouldKeepAlive = false;
 }
 
 /** Null while it cannot be told yet. */
@@ -97,10 +96,17 @@ function endLingering(socket: Socket, kept: boolean): void {
   if (kept) socket.destroy();
 }
 
-function writeRefusal(socket: Socket, { code, id }: RefusedRequest): void {
+function writeRefusal(
+  socket: Socket,
+  { code, id }: RefusedRequest,
+  ownHeaders: Readonly<Record<string, string>>,
+): void {
   const { status, body, headers } = errorFailure(code);
-  const lines = Object.entries({ ...headers, 'x-request-id': id, connection: 'close' });
+  const lines = Object.entries({
+    ...{ date: new Date().toUTCString(), ...headers, ...ownHeaders },
+    ...{ 'x-request-id': id, connection: 'close' },
+  });
   const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('');
   socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${head}\r\n${body}`);
-  endGently(socket);
+  lingeringClose(socket);
 }

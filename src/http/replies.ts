@@ -37,6 +37,12 @@ export function sendError(reply: FastifyReply, error: unknown): void {
   const code: GatewayErrorCode = error instanceof GatewayError ? error.code : 'internal_error';
   exchange.outcome = code;
   exchange.detail = error instanceof Error ? error.message : null;
+  if (code === 'client_closed') {
+    // The status 499 is the log's: a client that has closed its side in the middle of a body gets no response.
+    reply.hijack();
+    breakOff(exchange.response);
+    return;
+  }
   if (endConnection.has(code)) reply.raw.shouldKeepAlive = false;
   const failure = errorFailure(code, error instanceof GatewayError ? error.retryAfterSeconds : null);
   sendFailure(reply, failure, code === 'method_not_allowed' ? { allow: proxiedMethods.join(', ') } : {});

@@ -133,6 +133,7 @@ export async function startGateway(
       limits: config.limits,
       clock: ports.clock,
       tls: tls?.endpoint ?? null,
+      ownHeaders: tls?.ownHeaders ?? {},
       proxyProtocolFrom: config.proxyProtocol ? trustedProxies : null,
       onExchange: (exchange) => {
         requestLog.ended(exchange);

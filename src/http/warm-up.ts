@@ -163,6 +163,7 @@ function createOwnListener(options: WarmUpOptions, key: string, upstream: Upstre
     onExchange: (exchange) => {
       requestLog.ended(exchange);
     },
+    ownHeaders: {},
     onRefused: () => undefined,
     onRefusedConnection: () => undefined,
     onInternalError: () => undefined,

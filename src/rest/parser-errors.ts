@@ -31,7 +31,7 @@ function responseTo(code: string | undefined): string {
   const reason = STATUS_CODES[status] ?? '';
   const body = JSON.stringify(failure(reason));
   return (
-    `HTTP/1.1 ${status} ${reason}\r\ncontent-type: application/json; charset=utf-8\r\n` +
+    `HTTP/1.1 ${status} ${reason}\r\ndate: ${new Date().toUTCString()}\r\ncontent-type: application/json; charset=utf-8\r\n` +
     `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`
   );
 }

@@ -51,6 +51,7 @@ t.test('what is commented out in the documented default is right as well', (t) =
     reloadSeconds: 10,
     minVersion: 'TLSv1.2',
     http2: false,
+    strictTransportSecuritySeconds: 31_536_000,
     ticketKeysFile: null,
     clientCertificates: 'none',
     clientCaFile: null,

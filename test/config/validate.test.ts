@@ -39,6 +39,7 @@ t.test('each option of the contract is there, with its default', (t) => {
     'listen.https.reloadSeconds = 10',
     'listen.https.minVersion = "TLSv1.2"',
     'listen.https.http2 = false',
+    'listen.https.strictTransportSecuritySeconds = 31536000',
     'listen.https.ticketKeysFile = null',
     'listen.https.clientCertificates = "none"',
     'listen.https.clientCaFile = null',

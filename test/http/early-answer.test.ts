@@ -108,3 +108,68 @@ t.test('an answer without a length is not whole where its service has reset the 
     }
   }
 });
+
+// It was cut off 2 s after the response: most clients read nothing before they have sent all, and lost the reason.
+t.test('a slow upload may go on behind its response, within its limits', async (t) => {
+  const gateway = await startTestGateway(t, { config: { trustedProxies: ['127.0.0.1'] } });
+  const head = (framing: string): string =>
+    `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-forwarded-proto: https\r\n${framing}\r\n\r\n`;
+  const uploads = [
+    ['chunked', head('Transfer-Encoding: chunked'), `3e8\r\n${'a'.repeat(1_000)}\r\n`, '0\r\n\r\n'],
+    ['with a length', head('Content-Length: 100000'), 'a'.repeat(10_000), ''],
+  ] as const;
+  const all = uploads.flatMap(([name, begin, piece, end]) =>
+    protocols.map(async (protocol) => {
+      const { socket, received } = open(gateway, protocol);
+      socket.allowHalfOpen = true;
+      socket.write(begin);
+      for (let count = 0; count < 10; count += 1) {
+        await wait(300);
+        if (socket.destroyed) break;
+        socket.write(piece);
+      }
+      t.notOk(socket.destroyed, `${name}, ${protocol}: not cut off`);
+      socket.write(end);
+      t.match(received(), /^HTTP\/1\.1 401 [^]*"API Key is required"/, `${name}, ${protocol}`);
+      socket.destroy();
+    }),
+  );
+  await Promise.all(all);
+});
+
+t.test('an upload behind its response is cut off when it is longer, or takes longer, than it may', async (t) => {
+  const limits = { bodyBytes: 200_000, requestTimeoutSeconds: 1, headersTimeoutSeconds: 1 };
+  const gateway = await startTestGateway(t, { config: { trustedProxies: ['127.0.0.1'], limits } });
+  const upload = async (piece: string, milliseconds: number): Promise<boolean> => {
+    const { socket } = open(gateway, 'HTTP');
+    socket.allowHalfOpen = true;
+    socket.write('POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n');
+    const more = setInterval(() => socket.writable && socket.write(piece), milliseconds);
+    const isOver = await soon(() => socket.destroyed);
+    clearInterval(more);
+    socket.destroy();
+    return isOver;
+  };
+  const piece = `ea60\r\n${'a'.repeat(60_000)}\r\n`;
+  t.same(await Promise.all([upload(piece, 5), upload('1\r\na\r\n', 100)]), [true, true]);
+});
+
+// It got `HTTP/1.1 499 unknown`, which is a code of the log and no status of HTTP.
+t.test('a client that closes its side in the middle of a body gets no status that HTTP does not have', async (t) => {
+  const gateway = await startHasty(t);
+  for (const protocol of protocols) {
+    for (const [declared, sent] of [
+      [100, 50],
+      [40_000, 10_000],
+      [400_000, 100_000],
+    ] as const) {
+      const { socket, received } = open(gateway, protocol);
+      socket.write(post(declared, sent).replace('x-answer: early', 'x-answer: late'));
+      await wait(5);
+      socket.end();
+      t.ok(await soon(() => socket.destroyed && gateway.lines.length > 0), `${protocol}, ${declared}`);
+      t.notMatch(received(), /499/, `${protocol}, ${declared}`);
+      gateway.lines.length = 0;
+    }
+  }
+});

@@ -20,13 +20,16 @@ t.test(
         'GatewayAccessLogLinesLost',
         'GatewayAccessLogShared',
         'GatewayInternalErrors',
+        'GatewayUpstreamOutOfStep',
         'GatewayKeysExposed',
         'RegistryTokenRefused',
       ],
     );
     for (const { alert, expr } of rules) {
       const [, metric = '', labels = '', window = ''] = /increase\((\w+)\{(.*?)\}\[(\w+)\]\)/.exec(expr) ?? [];
-      const begun = text.split('\n').some((line) => line === `${metric}${labels === '' ? '' : `{${labels}}`} 0`);
+      // A metric with a series for each configured upstream has all of them from the start.
+      const names = labels === '' ? [metric, `${metric}{upstream="payouts"}`] : [`${metric}{${labels}}`];
+      const begun = text.split('\n').some((line) => names.some((name) => line === `${name} 0`));
       const series = `${metric}{${labels}}`;
       const whole = expr.replaceAll(/\s+/g, ' ');
       const appears = `(${series} unless ${series} offset ${window})`;

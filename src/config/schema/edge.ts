@@ -44,6 +44,14 @@ const https = section(
         'Only false: the gateway speaks HTTP/1.1, because the HTTP/2 of Node drops header fields with invalid values ' +
         'and delivers the request without them. For HTTP/2, put a proxy in front (docs/connections.md).',
     }),
+    strictTransportSecuritySeconds: Type.Integer({
+      minimum: 0,
+      maximum: 63_072_000,
+      default: 31_536_000,
+      description:
+        'How long clients that know strict-transport-security use https only for this host; sent with every response ' +
+        'over TLS. 0: the header is not sent.',
+    }),
     ticketKeysFile: optionalFile(
       'File of exactly 48 random bytes that session tickets are encrypted with. With the same file, replicas resume ' +
         "each other's sessions. null: keys of the process's own.",

@@ -9,6 +9,8 @@ import type { CertificateChange } from './tls-reload.js';
 export interface OpenTls {
   readonly endpoint: TlsEndpoint;
   readonly reload: TlsReload;
+  /** What every response over it has. */
+  readonly ownHeaders: Readonly<Record<string, string>>;
 }
 
 /**
@@ -21,10 +23,12 @@ export async function openTls(
   clock: Clock,
   tell: (change: CertificateChange) => void,
 ): Promise<OpenTls> {
-  const { minVersion, clientCertificates } = https;
+  const { minVersion, clientCertificates, strictTransportSecuritySeconds: seconds } = https;
   const settings = { minVersion, clientCertificates, handshakeTimeoutSeconds };
   const endpoint = new TlsEndpoint(await readTlsMaterial(https), settings);
   const reload = new TlsReload(endpoint, https, clock, tell);
   reload.start(https.reloadSeconds);
-  return { endpoint, reload };
+  // RFC 6797 8.1: a client ignores it where it did not come over TLS.
+  const ownHeaders = seconds === 0 ? {} : { 'strict-transport-security': `max-age=${seconds}` };
+  return { endpoint, reload, ownHeaders };
 }

@@ -1,0 +1,103 @@
+import t from 'tap';
+import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
+import { startTestGateway, startUpstream } from './harness.js';
+import type { GatewayUnderTest, RawAnswer } from './harness.js';
+
+const key = ['x-api-key', liveKey] as const;
+
+/** A response of each kind: proxied, denied, refused by the gateway and by the HTTP parser. */
+async function responses(
+  gateway: GatewayUnderTest,
+  overTls: boolean,
+): Promise<readonly (readonly [string, RawAnswer])[]> {
+  const port = overTls ? gateway.https : gateway.http;
+  const send = async (bytes: string): Promise<RawAnswer> =>
+    parseAnswer(await exchangeBytes(connect(port, overTls ? gateway.ca : null), bytes));
+  return [
+    ['proxied', await send(requestBytes({ headers: [key] }))],
+    ['denied', await send(requestBytes({}))],
+    ['of no route', await send(requestBytes({ path: '/v1/nowhere', headers: [key] }))],
+    ['CONNECT', await send(requestBytes({ method: 'CONNECT', path: 'a:1', headers: [key] }))],
+    ['without a Host', await send(requestBytes({ host: null }))],
+    ['refused by the parser', await send('garbage\r\n\r\n')],
+    ['with a header that is too large', await send(requestBytes({ headers: [['x-long', 'x'.repeat(40_000)]] }))],
+  ];
+}
+
+t.test('every response has a date', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  for (const overTls of [true, false]) {
+    for (const [name, response] of await responses(gateway, overTls)) {
+      t.match(response.header('date'), /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/, `${response.status} ${name}`);
+      t.equal(response.headers.filter(([header]) => header === 'date').length, 1, name);
+    }
+  }
+  const raw = await exchangeBytes(connect(gateway.management, null), 'garbage\r\n\r\n', (text) => text.endsWith('}'));
+  t.match(raw, /\r\ndate: /);
+});
+
+t.test('every response over TLS has strict-transport-security, and none over plain HTTP', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  for (const [name, response] of await responses(gateway, true)) {
+    t.equal(response.header('strict-transport-security'), 'max-age=31536000', `${response.status} ${name}`);
+  }
+  for (const [name, response] of await responses(gateway, false)) {
+    t.equal(response.header('strict-transport-security'), undefined, `${response.status} ${name}`);
+  }
+});
+
+t.test('strict-transport-security is configurable, and what a service says comes first', async (t) => {
+  const upstream = await startUpstream(t);
+  const started = (strictTransportSecuritySeconds: number): Promise<GatewayUnderTest> =>
+    startTestGateway(t, {
+      upstreamUrl: upstream.url,
+      config: { listen: { https: { strictTransportSecuritySeconds } } },
+    });
+  const name = 'strict-transport-security';
+  t.equal((await ask(await started(0), {})).header(name), undefined);
+  const gateway = await started(60);
+  t.equal((await ask(gateway, {})).header(name), 'max-age=60');
+  upstream.respond = (_request, response) => response.setHeader(name, 'max-age=1; preload').end('{}');
+  const { headers } = await ask(gateway, { headers: [key] });
+  t.same(
+    headers.filter(([header]) => header === name),
+    [[name, 'max-age=1; preload']],
+  );
+});
+
+t.test('each malformed request leaves a line in the log, also where its client leaves at once', async (t) => {
+  const gateway = await startTestGateway(t);
+  const host = 'Host: localhost\r\n';
+  const malformed = [
+    'garbage\r\n\r\n',
+    `GET / HTTP/1.1\r\n${host}x y: z\r\n\r\n`,
+    `GET / HTTP/1.1\r\n${host}x: \x01\r\n\r\n`,
+    `POST / HTTP/1.1\r\n${host}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n`,
+    `GET / HTTP/9.9\r\n${host}\r\n`,
+    `GET / HTTP/1.1\r\n${host}x: ${'y'.repeat(60_000)}\r\n\r\n`,
+    `GET /${'y'.repeat(60_000)} HTTP/1.1\r\n${host}\r\n`,
+  ];
+  for (const [port, ca] of [
+    [gateway.https, gateway.ca],
+    [gateway.http, null],
+  ] as const) {
+    for (const bytes of malformed) {
+      for (const leave of ['stays', 'ends', 'leaves'] as const) {
+        gateway.lines.length = 0;
+        const socket = connect(port, ca).on('error', () => undefined);
+        socket.resume();
+        await new Promise((resolve) => socket.write(bytes, 'latin1', resolve));
+        if (leave === 'ends') socket.end();
+        else if (leave === 'leaves') socket.destroy();
+        const name = `${JSON.stringify(bytes.slice(0, 30))}, ${leave}`;
+        for (let turn = 0; gateway.lines.length === 0 && turn < 500; turn += 1) {
+          await new Promise((resolve) => setTimeout(resolve, 5));
+        }
+        t.equal(gateway.lines.length, 1, name);
+        socket.destroy();
+      }
+    }
+  }
+});
