@@ -1,0 +1,214 @@
+import { spawn, spawnSync } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import net from 'node:net';
+import { tmpdir, userInfo } from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Config, DeepPartial } from '../../src/config/schema.js';
+import { freePort } from '../adapters/redis-server.js';
+import { makeCertificate } from '../http/certificates.js';
+import type { Teardown } from '../http/harness.js';
+
+/** What is put in place of the addresses, ports and paths of a front's configuration. */
+interface Places {
+  readonly directory: string;
+  readonly port: number;
+  readonly gateway: number;
+  readonly management: number;
+}
+
+interface Started {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** The configuration as it is run. */
+  readonly text: string;
+}
+
+/** A proxy of Debian with its file in docs/fronts. */
+export interface FrontKind {
+  readonly name: 'haproxy' | 'nginx' | 'caddy';
+  readonly file: string;
+  /** Why it cannot be tested here; false where it can. */
+  readonly missing: string | false;
+  /** What the gateway behind it needs. */
+  readonly gateway: DeepPartial<Config>;
+  /** The status of its response while no gateway is there. */
+  readonly away: 502 | 503;
+  /** Whether what it cannot read at all gets the envelope: HAProxy and Go have fixed responses for that. */
+  readonly envelopesMalformed: boolean;
+  start(text: string, places: Places): Started;
+}
+
+function missing(command: string, ...args: string[]): string | false {
+  const found = spawnSync(command, args).status === 0;
+  return found ? false : `${command} is not installed: NOTHING ABOUT ${command.toUpperCase()} IN FRONT IS TESTED`;
+}
+
+/** Replaces each text, which has to be there. */
+function replaceAll(text: string, replacements: Readonly<Record<string, string>>): string {
+  return Object.entries(replacements).reduce((replaced, [from, to]) => {
+    if (!replaced.includes(from)) throw new Error(`the configuration has no ${JSON.stringify(from)}`);
+    return replaced.replaceAll(from, to);
+  }, text);
+}
+
+const trustedProxies = ['127.0.0.1'];
+
+export const haproxy: FrontKind = {
+  name: 'haproxy',
+  file: 'docs/fronts/haproxy.cfg',
+  missing: missing('haproxy', '-v'),
+  gateway: { trustedProxies, proxyProtocol: true },
+  away: 503,
+  envelopesMalformed: false,
+  start: (text, { directory, port, gateway, management }) => ({
+    command: 'haproxy',
+    args: ['-db', '-f', path.join(directory, 'configuration')],
+    env: {
+      FRONT_USER: userInfo().username,
+      FRONT_GROUP: spawnSync('id', ['-gn'], { encoding: 'utf8' }).stdout.trim(),
+      FRONT_LOG: 'stderr',
+      FRONT_SOCKET: path.join(directory, 'inner.sock'),
+      FRONT_LISTEN: `127.0.0.1:${port}`,
+      FRONT_CERTIFICATE: path.join(directory, 'front.pem'),
+      GATEWAY_ADDRESS: `127.0.0.1:${gateway}`,
+      GATEWAY_MANAGEMENT_PORT: String(management),
+      GATEWAY_CA: path.join(directory, 'ca.pem'),
+    },
+    text,
+  }),
+};
+
+export const nginx: FrontKind = {
+  name: 'nginx',
+  file: 'docs/fronts/nginx.conf',
+  missing: missing('nginx', '-v'),
+  gateway: { trustedProxies },
+  away: 502,
+  envelopesMalformed: true,
+  start: (text, { directory, port, gateway }) => ({
+    command: 'nginx',
+    args: ['-e', 'stderr', '-g', 'daemon off;', '-c', path.join(directory, 'configuration')],
+    env: {},
+    text: replaceAll(text, {
+      'user www-data;': `user ${userInfo().username};`,
+      '/run/nginx.pid': path.join(directory, 'nginx.pid'),
+      '/var/log/nginx': directory,
+      '/etc/merchant-gateway/front/tls.crt': path.join(directory, 'front.crt'),
+      '/etc/merchant-gateway/front/tls.key': path.join(directory, 'front.key'),
+      '/etc/merchant-gateway/front/gateway-ca.pem': path.join(directory, 'ca.pem'),
+      'gateway.internal:8443': `127.0.0.1:${gateway}`,
+      'listen 443 ': `listen 127.0.0.1:${port} `,
+    }),
+  }),
+};
+
+export const caddy: FrontKind = {
+  name: 'caddy',
+  file: 'docs/fronts/Caddyfile',
+  missing: missing('caddy', 'version'),
+  gateway: { trustedProxies },
+  away: 502,
+  envelopesMalformed: false,
+  start: (text, { directory, port, gateway }) => ({
+    command: 'caddy',
+    args: ['run', '--adapter', 'caddyfile', '--config', path.join(directory, 'configuration')],
+    env: {
+      HOME: directory,
+      XDG_CONFIG_HOME: directory,
+      XDG_DATA_HOME: directory,
+      FRONT_ADMIN: `unix/${path.join(directory, 'admin.sock')}`,
+      FRONT_LISTEN: `:${port}`,
+      FRONT_CERTIFICATE: path.join(directory, 'front.crt'),
+      FRONT_KEY: path.join(directory, 'front.key'),
+      GATEWAY_ADDRESS: `127.0.0.1:${gateway}`,
+      GATEWAY_CA: path.join(directory, 'ca.pem'),
+    },
+    text,
+  }),
+};
+
+/** One authority, which signed the certificate of the front and that of the gateway. */
+export interface Certificates {
+  readonly directory: string;
+  readonly ca: string;
+  /** What the gateway's listener needs. */
+  readonly gateway: { readonly certFile: string; readonly keyFile: string };
+}
+
+/** @param gatewayName the name in the gateway's certificate */
+export async function makeCertificates(t: Teardown, gatewayName = 'gateway.internal'): Promise<Certificates> {
+  const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-front-'));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  await chmod(directory, 0o755);
+  const ca = await makeCertificate({ names: ['authority'] });
+  const front = await makeCertificate({ names: ['api.example'], ca });
+  const gateway = await makeCertificate({ names: [gatewayName], ca });
+  const files = {
+    'ca.pem': ca.cert,
+    'front.crt': front.cert,
+    'front.key': front.key,
+    'front.pem': `${front.cert.trim()}\n${front.key}`,
+    'gateway.crt': gateway.cert,
+    'gateway.key': gateway.key,
+  };
+  for (const [name, text] of Object.entries(files)) await writeFile(path.join(directory, name), text);
+  const [certFile, keyFile] = [path.join(directory, 'gateway.crt'), path.join(directory, 'gateway.key')];
+  return { directory, ca: ca.cert, gateway: { certFile, keyFile } };
+}
+
+/** A front that runs. */
+export interface Front {
+  readonly port: number;
+  readonly ca: string;
+  /** All that it has written: its output and its logs. */
+  written(): Promise<string>;
+}
+
+/** Starts a front of Debian with its file of docs/fronts, and ends it after the test. */
+export async function startFront(
+  t: Teardown,
+  kind: FrontKind,
+  { directory, ca }: Certificates,
+  gateway: { readonly https: number; readonly management: number },
+): Promise<Front> {
+  const port = await freePort();
+  const places = { directory, port, gateway: gateway.https, management: gateway.management };
+  const { command, args, env, text } = kind.start(readFileSync(kind.file, 'utf8'), places);
+  await writeFile(path.join(directory, 'configuration'), text);
+  const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  t.teardown(() => end(child));
+  while (!(await accepts(port))) {
+    if (child.exitCode !== null) throw new Error(`${command} ended: ${output}`);
+    await sleep(20);
+  }
+  const logs = ['access.log', 'error.log'].map((name) => path.join(directory, name));
+  const written = async (): Promise<string> =>
+    output + (await Promise.all(logs.map((file) => readFile(file, 'utf8').catch(() => '')))).join('');
+  return { port, ca, written };
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, 'exit');
+  child.kill('SIGTERM');
+  await ended;
+}
+
+async function accepts(port: number): Promise<boolean> {
+  const socket = net.connect(port, '127.0.0.1');
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
