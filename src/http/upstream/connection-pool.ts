@@ -40,6 +40,10 @@ interface Opening {
 
 const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
+/** How many connections may rest where few are in use. */
+const leastResting = 16;
+/** A turn of the event loop with so many requests is one under full load: twice as many connections would cost 7 % of a GET. */
+const fullTurn = 8;
 /** How long each connection carries one request only after a service sent bytes that no request had asked for. */
 const distrustMilliseconds = 60_000;
 /** Nobody else waits longer for a connection that was opened for a caller who has left: it may never open. */
@@ -94,7 +98,7 @@ export class ConnectionPool {
 
   /** Whether each connection carries one request only, because the service sent bytes that no request had asked for. */
   get isDistrusted(): boolean {
-    return performance.now() < this.#distrustedUntil;
+    return this.#distrustedUntil !== -Infinity && performance.now() < this.#distrustedUntil;
   }
 
   /**
@@ -142,9 +146,10 @@ export class ConnectionPool {
 
   #serve(): void {
     const now = performance.now();
-    for (const next of this.#waiting.splice(0)) {
+    const waiting = this.#waiting.splice(0);
+    for (const next of waiting) {
       if (next.reader.isSettled) continue;
-      const connection = this.#take(next, now);
+      const connection = this.#take(next, now, waiting.length);
       if (connection === null) this.#waiting.push(next);
       else {
         if (now < this.#distrustedUntil) connection.retire();
@@ -176,9 +181,13 @@ export class ConnectionPool {
     return this.#connections.size - this.#idle.bound + this.#opening.size < this.#options.maxConnections;
   }
 
-  #take({ request: { merchantId }, openedSince }: Waiting, now: number): Connection | null {
+  /** @param inTurn how many requests this turn of the event loop has */
+  #take({ request: { merchantId }, openedSince }: Waiting, now: number, inTurn: number): Connection | null {
     if (openedSince !== null) return this.#idle.takeOpenedSince(merchantId, openedSince, now);
-    return this.#idle.take(merchantId, now, this.#mayOpen);
+    // With as many at rest as are in use, each rests for as long as a response takes.
+    const inUse = this.#connections.size - this.#idle.size;
+    const mayRest = this.#mayOpen && inTurn < fullTurn;
+    return this.#idle.take(merchantId, now, mayRest ? Math.max(leastResting, inUse) : 0);
   }
 
   /** Bytes that nothing had asked for may have stood in front of other responses too: no connection is trusted any longer. */

@@ -4,7 +4,7 @@ import type { Connection } from './connection.js';
 export interface IdleOptions {
   /** How many idle connections may be bound to merchants. The least recently used one closes first. */
   readonly boundIdle: number;
-  /** How long a connection rests after a response before it carries another request, in milliseconds. */
+  /** How long a connection rests after a response before it carries another request, in milliseconds, if others are left. */
   readonly restMilliseconds: number;
 }
 
@@ -26,6 +26,10 @@ export class IdleConnections {
 
   constructor(options: IdleOptions) {
     this.#options = options;
+  }
+
+  get size(): number {
+    return this.#fresh.length + this.#shared.length + this.#bound.size;
   }
 
   /** How many are bound to merchants. */
@@ -50,19 +54,23 @@ export class IdleConnections {
   }
 
   /**
-   * Takes the connection that a merchant's request uses: the last one of those that have rested, so that the others may close.
+   * Takes the connection that a merchant's request uses: the last one that has rested, so that the others may close.
    * @param now by `performance.now()`
-   * @param mayOpen whether a new connection could be opened; if not, one that has rested for less is taken
+   * @param mostResting how many may rest before the longest idle one is taken; 0: none rests, the last one is taken
    */
-  take(merchantId: string, now: number, mayOpen: boolean): Connection | null {
-    const own = this.#ofMerchant.get(merchantId) ?? [];
-    const rested = this.#takeRested(own, now) ?? this.#takeRested(this.#shared, now);
-    const connection = rested ?? this.#fresh.at(-1) ?? (mayOpen ? null : (own[0] ?? this.#shared[0] ?? null));
-    if (connection === null) return null;
+  take(merchantId: string, now: number, mostResting: number): Connection | null {
+    const own = this.#ofMerchant.get(merchantId);
+    // One more bound connection than there may be would close another one.
+    const mostOwn = this.#bound.size < this.#options.boundIdle ? mostResting : 0;
+    const connection =
+      (own === undefined ? undefined : this.#chosen(own, now, mostOwn)) ??
+      this.#chosen(this.#shared, now, mostResting) ??
+      this.#fresh.at(-1);
+    if (connection === undefined) return null;
     this.remove(connection);
     if (!connection.isStale(now)) return connection;
     connection.destroy(new Error('it was idle for too long'));
-    return this.take(merchantId, now, mayOpen);
+    return this.take(merchantId, now, mostResting);
   }
 
   /** Takes a connection that was opened since then: a service that is stopped ends all the others. */
@@ -89,8 +97,9 @@ export class IdleConnections {
     return [...this.#fresh, ...this.#shared, ...this.#bound];
   }
 
-  /** The last of a list, ordered by the time since which they are idle, that has rested. */
-  #takeRested(list: readonly Connection[], now: number): Connection | null {
+  /** @param list ordered by the time since which they are idle */
+  #chosen(list: readonly Connection[], now: number, mostResting: number): Connection | undefined {
+    if (mostResting === 0 || list.length === 0) return list.at(-1);
     let [low, high] = [0, list.length];
     while (low < high) {
       const middle = (low + high) >>> 1;
@@ -98,7 +107,7 @@ export class IdleConnections {
       if (now - since >= this.#options.restMilliseconds) low = middle + 1;
       else high = middle;
     }
-    return list[low - 1] ?? null;
+    return list[low - 1] ?? (list.length > mostResting ? list[0] : undefined);
   }
 }
 

@@ -5,7 +5,8 @@ import { Upstream } from './upstream.js';
 const maxPemBytes = 1024 * 1024;
 /**
  * Longer than services take for most responses: a response that is sent twice, or late, comes while its connection rests,
- * and closes it. Without the rest, one stray response shifted all that followed it on a busy connection.
+ * and closes it. Without the rest, one stray response shifted all that followed it. Under load a connection rests for as long
+ * as a response takes: then a stray one meets one request, whose own response comes during the rest.
  */
 const restMilliseconds = 100;
 
