@@ -28,6 +28,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
     identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => Date.now() },
     maxStaleMilliseconds: 30_000,
+    onCaughtUp: () => undefined,
   });
   /** From now on a question is left without an answer until this is called. */
   const silence = (): (() => void) => {

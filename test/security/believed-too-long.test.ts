@@ -56,6 +56,7 @@ function setUp(t: Test) {
     identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => time.wall },
     maxStaleMilliseconds,
+    onCaughtUp: () => told.push('closed'),
   });
   t.teardown(() => heartbeat.close());
   const pass = (milliseconds: number): void => {
@@ -70,7 +71,7 @@ t.test(
   async (t) => {
     const { heartbeat, store, told } = setUp(t);
     await heartbeat.beat();
-    t.same(told, ['caught up', 'mg:gateway:g has 7']);
+    t.same(told, ['caught up', 'closed', 'mg:gateway:g has 7']);
     told.length = 0;
     store.revision = '8';
     store.onCatchUp = () => Promise.reject(new Error('the line is dead'));
@@ -150,5 +151,9 @@ t.test('a gateway that has ended takes its acknowledgement back, and gives none 
   const last = heartbeat.beat();
   await heartbeat.close();
   await Promise.all([last, heartbeat.beat()]);
-  t.same(told, ['caught up', 'mg:gateway:g has 7', 'mg:gateway:g has gone'], 'also where a beat was under way');
+  t.same(
+    told,
+    ['caught up', 'closed', 'mg:gateway:g has 7', 'mg:gateway:g has gone'],
+    'also where a beat was under way',
+  );
 });

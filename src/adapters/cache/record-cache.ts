@@ -33,12 +33,14 @@ interface Flight<Compiled> {
   readonly answer: Promise<Compiled | KeyStoreUnavailable | null>;
   /** False from the moment at which the record may have changed: what arrives then may be older than the notice. */
   mayBeHeld: boolean;
+  /** Another round means that a revision was acknowledged since: a new request must not join. */
+  readonly round: number;
 }
 
 /**
  * Holds records, never verdicts. Known and unknown ones are held apart, so that a flood of unknown keys evicts none that
- * is known; one question at a time is asked about a record; a value that was read before a change and arrives after its
- * notice is not held.
+ * is known; requests share a look-up unless a revision was acknowledged since it began; a value that was read before a change
+ * and arrives after its notice is not held.
  */
 export class RecordCache<Compiled extends object> {
   readonly #known: LRUCache<string, Held<Compiled>>;
@@ -46,6 +48,7 @@ export class RecordCache<Compiled extends object> {
   #knownEvictions = 0;
   #unknownEvictions = 0;
   readonly #flights = new Map<string, Flight<Compiled>>();
+  #round = 0;
   readonly #limits: CacheLimits;
   readonly #hearing: Hearing;
   readonly #read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>;
@@ -121,6 +124,14 @@ export class RecordCache<Compiled extends object> {
     for (const id of this.#flights.keys()) this.#abandon(id);
   }
 
+  /**
+   * Has new requests join no look-up that is under way. To be called before a revision is acknowledged: from then on the registry
+   * may call a change in force that the reply on its way does not know.
+   */
+  closeLookUps(): void {
+    this.#round += 1;
+  }
+
   /** What is held becomes stale: changes cannot be heard any more, and what arrives now cannot be held. */
   becomeStale(): void {
     for (const id of this.#flights.keys()) this.#abandon(id);
@@ -152,10 +163,13 @@ export class RecordCache<Compiled extends object> {
   }
 
   #ask(id: string): Flight<Compiled>['answer'] {
+    // No notice would say that a shared look-up has become too old.
+    if (!this.#hearing.fresh) return this.#read(id);
     const underWay = this.#flights.get(id);
-    if (underWay !== undefined) return underWay.answer;
+    if (underWay?.round === this.#round) return underWay.answer;
+    this.#abandon(id);
     const flight: Flight<Compiled> = {
-      mayBeHeld: this.#hearing.fresh,
+      ...{ mayBeHeld: true, round: this.#round },
       answer: this.#read(id).then(
         (value) => {
           this.#land(id, flight, value);

@@ -24,6 +24,8 @@ export interface HeartbeatOptions {
   readonly clock: Clock;
   /** How long records are served that can no longer be known to be true. */
   readonly maxStaleMilliseconds: number;
+  /** Told when every notice was heard, before the revision is acknowledged. */
+  readonly onCaughtUp: () => void;
 }
 
 const everyMilliseconds = 500;
@@ -126,7 +128,7 @@ export class Heartbeat {
   }
 
   async #beat(): Promise<void> {
-    const { link, names, identity, clock, maxStaleMilliseconds } = this.#options;
+    const { link, names, identity, clock, maxStaleMilliseconds, onCaughtUp } = this.#options;
     const [wall, monotonic, epoch] = [clock.now(), performance.now(), link.epoch];
     let answered = false;
     try {
@@ -139,6 +141,7 @@ export class Heartbeat {
         return;
       }
       await link.catchUp(meta, generation);
+      onCaughtUp();
       // It lives as long as this gateway might serve what it holds: whoever is not listed serves nothing old.
       const lifetime = maxStaleMilliseconds + freshMilliseconds + marginMilliseconds;
       await link.put(names.gateway(identity.instanceId), JSON.stringify({ revision, ...identity }), lifetime);

@@ -68,6 +68,10 @@ export class RedisRecords implements Records {
       identity,
       clock,
       maxStaleMilliseconds: cache.maxStaleMilliseconds,
+      onCaughtUp: () => {
+        this.#keys.closeLookUps();
+        this.#merchants.closeLookUps();
+      },
     });
     // Held by their ids: a name would have to be made, and hashed, for each look-up.
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#read(this.#names.key(id), compileKeyRecord));
