@@ -6,6 +6,7 @@ import { loadConfig } from '../config/load.js';
 import { OperatorError } from '../config/operator-error.js';
 import type { Config, DeepPartial } from '../config/schema.js';
 import type { Records } from '../gateway/ports.js';
+import { lookupIdOf } from '../gateway/api-key.js';
 import { startGateway } from '../http/start-gateway.js';
 import { readToken } from '../registry/administrator.js';
 import { createLogger } from '../telemetry/logger.js';
@@ -15,7 +16,7 @@ import { DataDirectory } from './dev/data-directory.js';
 import { ensureDemoMerchant } from './dev/demo-merchant.js';
 import { welcomeText } from './dev/welcome.js';
 import { drainGateway } from './drain-gateway.js';
-import { openPorts } from './open-ports.js';
+import { openPorts, readPepper } from './open-ports.js';
 import { runServer, saveMilliseconds } from './run-server.js';
 
 interface DevOptions {
@@ -24,8 +25,6 @@ interface DevOptions {
   readonly resetKey?: true;
 }
 
-/** Apart from a deployment's own records on the same Redis: a registry removes what it does not know. */
-const redisPrefix = 'mg-dev:';
 const pollMilliseconds = 10;
 const longestWaitMilliseconds = 10_000;
 const exampleExits = fileURLToPath(new URL('../../tor-exit-list/example-snapshot.txt', import.meta.url));
@@ -55,7 +54,9 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     await directory.ensureAdminToken();
     await directory.ensureSigningKey();
     await directory.ensureLogSecret();
-    const embedded = await startEmbeddedRegistry(config, log);
+    const embedded = await startEmbeddedRegistry(config, log, {
+      temporaryPrefix: directory.kept ? null : directory.redisPrefix,
+    });
     closeLater(() => embedded.close());
     const registryUrl = embedded.registry.url;
     const token = await readToken(config.registry.tokenFile);
@@ -76,6 +77,8 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     const gateway = await startGateway(wired, ports);
     closeLater(() => drainGateway(gateway, ports.accessLog));
     await untilAvailable(embedded.records);
+    if (key !== null)
+      await untilKnown(embedded.records, lookupIdOf(key, await readPepper(config.keys.pepperFile)), config);
 
     const { https, http, management } = gateway.addresses;
     if (https === null) throw new OperatorError('dev shows the API over TLS: leave listen.https as it is.');
@@ -107,7 +110,9 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
   return {
     listen: { https: { host: '127.0.0.1', port: 8443, certFile, keyFile }, http: { host: '127.0.0.1', port: 8080 } },
     keyStore:
-      redisUrl === undefined ? { kind: 'memory' } : { kind: 'redis', redis: { url: redisUrl, prefix: redisPrefix } },
+      redisUrl === undefined
+        ? { kind: 'memory' }
+        : { kind: 'redis', redis: { url: redisUrl, prefix: directory.redisPrefix } },
     registry: { database: { url: `sqlite:${directory.file('registry.db')}` }, tokenFile: directory.adminTokenFile },
     // A first try works without a network.
     torExits: { sources: [exampleExits], allowReserved: true, snapshotFile: directory.file('tor-exits.json') },
@@ -123,6 +128,18 @@ async function untilAvailable(records: Records): Promise<void> {
   for (let waited = 0; records.unavailableReason() !== null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
       throw new OperatorError(`The records are not there: ${records.unavailableReason() ?? ''}.`);
+    await setTimeout(pollMilliseconds);
+  }
+}
+
+/** Waits for the first key. A store that is another registry's stays without it, and each request with it would be 401. */
+async function untilKnown(records: Records, lookupId: string, config: Config): Promise<void> {
+  for (let waited = 0; (await records.key(lookupId)).record === null; waited += pollMilliseconds) {
+    if (waited > longestWaitMilliseconds)
+      throw new OperatorError(
+        `The new key does not reach the gateway: the records ${config.keyStore.redis.prefix}* in Redis are another registry's. ` +
+          'Choose another keyStore.redis.prefix, or leave it out.',
+      );
     await setTimeout(pollMilliseconds);
   }
 }

@@ -11,6 +11,7 @@ import t from 'tap';
 import { run as runCommand } from '../../src/cli/run.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { ask, liveKey, recordsOf } from '../http/harness.js';
+import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { productCommand } from '../product-command.js';
 
 const isRoot = process.getuid?.() === 0;
@@ -41,8 +42,13 @@ interface Run {
   end(signal: NodeJS.Signals): Promise<number | null>;
 }
 
-async function startDev(t: { teardown(handler: () => unknown): void }, args: readonly string[] = []): Promise<Run> {
-  const child = spawn(...productCommand(['dev', '--config', freePorts, ...args]), { stdio: 'pipe' });
+async function startDev(
+  t: { teardown(handler: () => unknown): void },
+  args: readonly string[] = [],
+  env: Record<string, string> = {},
+): Promise<Run> {
+  const command = productCommand(['dev', '--config', freePorts, ...args]);
+  const child = spawn(...command, { stdio: 'pipe', env: { ...process.env, ...env } });
   t.teardown(() => child.kill('SIGKILL'));
   let output = '';
   child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
@@ -401,4 +407,63 @@ t.test('a signal during the start leaves nothing behind', async (t) => {
   child.kill('SIGTERM');
   await exited;
   t.same(await readdir(temporary), []);
+});
+
+/** The status of the printed request for a list, by the printed key. */
+async function listStatus({ welcome }: Run): Promise<number> {
+  const [list = ''] = curlLines(welcome);
+  return (await paste(list)).status;
+}
+
+// The second one printed a key that was refused for ever: its new database did not take over the records of the first.
+t.test(
+  'a Redis that another dev has used, or uses, is as good as a new one',
+  { skip: (!hasCurl && 'curl is not installed') || withoutRedis },
+  async (t) => {
+    const redis = await startRedis(t);
+    const env = { REDIS_URL: redis.url };
+    const killed = await startDev(t, [], env);
+    t.equal(await listStatus(killed), 200);
+    await killed.end('SIGKILL');
+    const left = await redis.client.keys('*');
+    t.ok(left.every((name) => name.startsWith('mg-dev:')));
+    const [one, other] = [await startDev(t, [], env), await startDev(t, [], env)];
+    t.same([await listStatus(one), await listStatus(other)], [200, 200], 'also two at once');
+    t.equal(await one.end('SIGINT'), 0);
+    t.equal(await listStatus(other), 200);
+    t.equal(await other.end('SIGINT'), 0);
+    const rest = await redis.client.keys('*');
+    t.same(
+      rest.filter((name) => !name.includes(':gateway:')).toSorted(),
+      left.filter((name) => !name.includes(':gateway:')).toSorted(),
+      'each removes its own records alone',
+    );
+
+    const kept = ['--data-dir', path.join(directory, 'on-redis')];
+    const first = await startDev(t, kept, env);
+    const [list = ''] = curlLines(first.welcome);
+    await first.end('SIGINT');
+    const again = await startDev(t, kept, env);
+    t.notMatch(again.welcome, /x-api-key: svc_live_/);
+    const port = /https:\/\/[^:]+:(\d+)/.exec(again.welcome)?.[1] ?? '';
+    t.equal(
+      (await paste(list.replace(/(https:\/\/[^:]+):\d+/, `$1:${port}`))).status,
+      200,
+      'a kept key works as before',
+    );
+    t.equal(await again.end('SIGINT'), 0);
+  },
+);
+
+t.test('dev ends where its prefix in Redis is another registry’s', { skip: withoutRedis }, async (t) => {
+  const redis = await startRedis(t);
+  const records = { ...recordsOf(liveKey), 'mg:revision': 7 };
+  for (const [name, record] of Object.entries(records)) await redis.client.set(name, JSON.stringify(record));
+  const before = await redis.client.keys('*');
+  const file = path.join(directory, 'strange.yaml');
+  const text = await readFile(freePorts, 'utf8');
+  await writeFile(file, `${text}keyStore: { kind: redis, redis: { url: '${redis.url}', prefix: 'mg:' } }\n`);
+  await t.rejects(startDev(t, ['--config', file]), /the records mg:\* in Redis are another registry's/);
+  const after = await redis.client.keys('*');
+  t.same(after.filter((name) => before.includes(name)).toSorted(), before.toSorted(), 'which keeps them');
 });

@@ -32,22 +32,32 @@ export class RedisStoredRecords {
 
   /** The look-up id and the text of every key's record. */
   async *keys(): AsyncGenerator<readonly [lookupId: string, text: string]> {
-    await this.#connected();
-    for (const node of this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]) {
-      if (node.status === 'wait') await node.connect();
-      let names: string[] = [];
-      for await (const name of scanNames(node, this.#names.key(''))) {
-        names.push(name);
-        if (names.length < textsAtATime) continue;
-        yield* this.#read(node, names);
-        names = [];
-      }
-      yield* this.#read(node, names);
-    }
+    for await (const [node, names] of this.#pages(this.#names.key(''))) yield* this.#read(node, names);
+  }
+
+  /** Removes everything below the prefix. */
+  async removeAll(): Promise<void> {
+    for await (const [node, names] of this.#pages(this.#prefix)) await Promise.all(names.map((name) => node.del(name)));
   }
 
   close(): void {
     this.#redis.disconnect();
+  }
+
+  /** The names that begin so, by the node that has them. */
+  async *#pages(prefix: string): AsyncGenerator<readonly [node: Redis, names: readonly string[]]> {
+    await this.#connected();
+    for (const node of this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]) {
+      if (node.status === 'wait') await node.connect();
+      let names: string[] = [];
+      for await (const name of scanNames(node, prefix)) {
+        names.push(name);
+        if (names.length < textsAtATime) continue;
+        yield [node, names];
+        names = [];
+      }
+      yield [node, names];
+    }
   }
 
   async *#read(node: Redis, names: readonly string[]): AsyncGenerator<readonly [string, string]> {

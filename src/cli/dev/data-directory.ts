@@ -8,6 +8,8 @@ const renewBeforeMilliseconds = 86_400_000;
 
 /** Where `dev` keeps its files: a directory of the user's, or a temporary one that ends with the process. */
 export class DataDirectory {
+  #storeId = randomBytes(8).toString('hex');
+
   private constructor(
     readonly path: string,
     readonly kept: boolean,
@@ -23,8 +25,11 @@ export class DataDirectory {
       if (directory === null) return new DataDirectory(await mkdtemp(wanted), false);
       await mkdir(wanted, { recursive: true, mode: 0o700 });
       await access(wanted, constants.W_OK | constants.X_OK);
-      return new DataDirectory(wanted, true);
+      const kept = new DataDirectory(wanted, true);
+      await kept.#keepStoreId();
+      return kept;
     } catch (error) {
+      if (error instanceof OperatorError) throw error;
       const code = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
       const reason = { EACCES: 'permission denied', EEXIST: 'it is a file', ENOTDIR: 'a part of it is a file' }[code];
       throw new OperatorError(`The data directory ${wanted} cannot be written: ${reason ?? code}.`, { cause: error });
@@ -33,6 +38,11 @@ export class DataDirectory {
 
   file(name: string): string {
     return path.join(this.path, name);
+  }
+
+  /** Apart from the records of everything else on the same Redis, another `dev` too: a registry removes what it does not know. */
+  get redisPrefix(): string {
+    return `mg-dev:${this.#storeId}:`;
   }
 
   get certFile(): string {
@@ -94,6 +104,13 @@ export class DataDirectory {
   /** Removes a temporary directory; one of the user's stays. */
   async close(): Promise<void> {
     if (!this.kept) await rm(this.path, { recursive: true, force: true });
+  }
+
+  async #keepStoreId(): Promise<void> {
+    const file = this.file('store-id');
+    await this.#write(file, `${this.#storeId}\n`, { flag: 'wx' });
+    this.#storeId = (await readFile(file, 'utf8')).trim();
+    if (!/^[0-9a-f]{16}$/.test(this.#storeId)) throw new OperatorError(`The file ${file} is damaged. Delete it.`);
   }
 
   async #writeSecret(file: string): Promise<void> {

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { MemoryRecords } from '../../adapters/memory/memory-records.js';
 import { openRecordsStore } from '../../adapters/redis/open-records-store.js';
+import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
 import type { Config } from '../../config/schema.js';
 import type { Records } from '../../gateway/ports.js';
 import type { RecordsStore } from '../../registry/ports.js';
@@ -20,8 +21,15 @@ export interface EmbeddedRegistry {
   close(): Promise<void>;
 }
 
-/** Starts a registry over Redis, where the configuration says so, or over records in memory that the gateway reads too. */
-export async function startEmbeddedRegistry(config: Config, log: Logger): Promise<EmbeddedRegistry> {
+/**
+ * Starts a registry over Redis, where the configuration says so, or over records in memory that the gateway reads too.
+ * @param temporaryPrefix what is below it in Redis belongs to this process alone, and is removed in the end; null: nothing is
+ */
+export async function startEmbeddedRegistry(
+  config: Config,
+  log: Logger,
+  { temporaryPrefix }: { readonly temporaryPrefix: string | null },
+): Promise<EmbeddedRegistry> {
   const { store, records, close } = await openBothSides(config, log);
   const { listen, database, tokenFile } = config.registry;
   try {
@@ -40,6 +48,9 @@ export async function startEmbeddedRegistry(config: Config, log: Logger): Promis
       close: async () => {
         await registry.close();
         await close();
+        if (config.keyStore.kind === 'redis' && config.keyStore.redis.prefix === temporaryPrefix) {
+          await removeRecords(config.keyStore.redis, log);
+        }
       },
     };
   } catch (error) {
@@ -66,4 +77,15 @@ async function openBothSides(
     startedAt: new Date(systemClock.now()).toISOString(),
   });
   return { store: memory, records: memory, close: () => Promise.resolve() };
+}
+
+async function removeRecords(redis: Config['keyStore']['redis'], log: Logger): Promise<void> {
+  const stored = new RedisStoredRecords(await redisAddressOf(redis), redis.prefix);
+  try {
+    await stored.removeAll();
+  } catch (error) {
+    log.warn({ err: error }, `the records ${redis.prefix}* could not be removed from Redis`);
+  } finally {
+    stored.close();
+  }
 }
