@@ -211,6 +211,48 @@ t.test(
   },
 );
 
+t.test(
+  'no request fails when Redis restarts under a load that keeps this process busy',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t, ['appendonly yes', 'appendfsync always']);
+    const ids = Array.from({ length: 200 }, (_, index) => lookupIdOf(`svc_live_restart${index}`, null));
+    const keys = ids.map((id) => [`mg:key:${id}`, seededRecords[keyName]] as const);
+    await seed(server, { ...seededRecords, ...Object.fromEntries(keys) });
+    const { store } = await open(t, server.url, { cache: { ...limits, maxStaleMilliseconds: 30_000 } });
+    for (const id of ids) await store.find(id);
+    const answers = new Map<string, number>();
+    const over = new AbortController();
+    const load = ids.map(async (id) => {
+      while (!over.signal.aborted) {
+        const answer = await ask(store, id);
+        answers.set(answer, (answers.get(answer) ?? 0) + 1);
+        await wait(5);
+      }
+    });
+    const hogging = (async () => {
+      while (!over.signal.aborted) {
+        for (const end = performance.now() + 250; performance.now() < end;) Math.random(); // longer than the timeout
+        await wait(5);
+      }
+    })();
+    const count = (answer: string): number => answers.get(answer) ?? 0;
+    for (let restart = 0; restart < 2; restart += 1) {
+      const [stale, held] = [count('ACTIVE (stale)'), count('ACTIVE (cache)')];
+      await server.kill();
+      await until(() => Promise.resolve(count('ACTIVE (stale)') > stale), 'served while Redis is away');
+      await server.restart();
+      await until(() => Promise.resolve(count('ACTIVE (cache)') > held + 5 * ids.length), 'held again');
+    }
+    over.abort();
+    await Promise.all([...load, hogging]);
+    t.same(
+      [...answers.keys()].filter((answer) => !answer.startsWith('ACTIVE')),
+      [],
+    );
+  },
+);
+
 /** Passes bytes on between a store and its Redis, until it is told to hold its breath. */
 async function startRelay(t: { teardown(handler: () => unknown): void }, port: number) {
   const pairs = new Set<[Socket, Socket]>();

@@ -17,7 +17,7 @@ const asked = 1000;
 function openKeyStore(url: string, maxEntries: number): RecordKeyStore {
   const address = {
     ...{ url, cluster: null, sentinels: null, masterName: '', username: null, password: null, ca: null },
-    commandTimeoutMilliseconds: 5_000,
+    commandTimeoutMilliseconds: 200,
   };
   const cache = {
     ...{ maxEntries, maxAgeMilliseconds: 600_000, unknownMaxEntries: 1, unknownMaxAgeMilliseconds: 1 },

@@ -56,7 +56,7 @@ function setUp(t: Test) {
     identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => time.wall },
     maxStaleMilliseconds,
-    onCaughtUp: () => told.push('closed'),
+    onCaughtUp: (hasMissed) => told.push(hasMissed ? 'dropped' : 'closed'),
   });
   t.teardown(() => heartbeat.close());
   const pass = (milliseconds: number): void => {
@@ -71,7 +71,7 @@ t.test(
   async (t) => {
     const { heartbeat, store, told } = setUp(t);
     await heartbeat.beat();
-    t.same(told, ['caught up', 'closed', 'mg:gateway:g has 7']);
+    t.same(told, ['caught up', 'dropped', 'mg:gateway:g has 7']);
     told.length = 0;
     store.revision = '8';
     store.onCatchUp = () => Promise.reject(new Error('the line is dead'));
@@ -114,6 +114,25 @@ t.test('what is held counts from before the store was asked, by whichever clock 
   time.wall -= 1;
   t.equal(heartbeat.sinceKnownTrue, Infinity, 'and one that was set back to before');
   t.notOk(heartbeat.fresh);
+});
+
+t.test('what is held from before listening began anew is dropped before a revision is acknowledged', async (t) => {
+  const { heartbeat, store, told } = setUp(t);
+  await heartbeat.beat();
+  store.epoch += 1;
+  t.notOk(heartbeat.fresh, 'it is not believed until then');
+  told.length = 0;
+  store.onCatchUp = () => Promise.reject(new Error('away'));
+  await heartbeat.beat();
+  t.same(told, [], 'a beat that fails leaves it to be served as stale');
+  store.onCatchUp = () => Promise.resolve();
+  await heartbeat.beat();
+  t.same(told, ['caught up', 'dropped', 'mg:gateway:g has 7']);
+  t.ok(heartbeat.fresh);
+  told.length = 0;
+  store.onCatchUp = () => Promise.resolve(void (store.epoch += 1));
+  await heartbeat.beat();
+  t.same(told, ['caught up', 'dropped', 'mg:gateway:g has 7'], 'also where it began anew during the beat');
 });
 
 t.test('what was not heard of from the beginning of a beat to its end is not known to be true after it', async (t) => {

@@ -9,7 +9,8 @@ import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 t.test('that a record is not there is believed of a seeded store alone', { skip: withoutRedis }, async (t) => {
   const { client, url } = await startRedis(t);
   const names = new RecordNames('mg:');
-  const untold = { onChanged: () => undefined, onEverythingChanged: () => undefined, onDeaf: () => undefined };
+  const nothing = (): void => undefined;
+  const untold = { onChanged: nothing, onEverythingChanged: nothing, onListening: nothing, onDeaf: nothing };
   const link = new ServerLink(
     {
       ...{ url, sentinels: null, masterName: '', cluster: null, username: null },

@@ -1,5 +1,5 @@
 import { Cluster, Redis } from 'ioredis';
-import type { RedisOptions } from 'ioredis';
+import type { Command, RedisOptions } from 'ioredis';
 
 /** A server by its name or address. */
 export interface HostAndPort {
@@ -30,6 +30,8 @@ const connectTimeoutMilliseconds = 1_000;
 const longestSilenceMilliseconds = 3_000;
 const longestRetryMilliseconds = 1_000;
 const leavingMilliseconds = 1_000;
+const timeoutParts = 4;
+const longestPartMilliseconds = 50;
 /** What a master says that was demoted, or cut off: it keeps its connections. An older Redis says it behind the name of a script. */
 export const refusesWrites = /(?:^|-)(?:READONLY|NOREPLICAS) /;
 
@@ -53,7 +55,7 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
 export function connectAny(address: RedisAddress, onError: (error: Error) => void): Redis | Cluster {
   if (address.cluster === null) return connectRedis(address, onError);
   return new Cluster([...address.cluster], {
-    redisOptions: optionsOf(address),
+    redisOptions: { ...optionsOf(address), commandTimeout: address.commandTimeoutMilliseconds },
     enableOfflineQueue: false,
     clusterRetryStrategy: retryAfter,
   })
@@ -105,7 +107,36 @@ type Where = Pick<
 >;
 
 function open(address: RedisAddress, onError: (error: Error) => void, where: Where): Redis {
-  return bearRepeatedErrors(new Redis({ ...optionsOf(address), ...where })).on('error', onError);
+  const redis = new Redis({ ...optionsOf(address), ...where });
+  endLateCommands(redis, address.commandTimeoutMilliseconds);
+  return bearRepeatedErrors(redis).on('error', onError);
+}
+
+/**
+ * Rejects commands that are not answered in time, at looks that are apart by a part of that. With a timer for the whole, as
+ * ioredis has, a process that is held up for so long takes a reply that it has not read yet for one that did not come.
+ */
+function endLateCommands(redis: Redis, timeoutMilliseconds: number): void {
+  const partMilliseconds = Math.min(timeoutMilliseconds / timeoutParts, longestPartMilliseconds);
+  const looks = Math.ceil(timeoutMilliseconds / partMilliseconds);
+  let waiting: { readonly command: Command; looks: number }[] = [];
+  const look = (): void => {
+    const unsettled = waiting.filter(({ command }) => !command.isSettled);
+    waiting = [];
+    for (const one of unsettled) {
+      one.looks += 1;
+      if (one.looks > looks) one.command.reject(new Error('Command timed out'));
+      else waiting.push(one);
+    }
+    if (waiting.length > 0) setTimeout(look, partMilliseconds);
+  };
+  const send = redis.sendCommand.bind(redis);
+  const sendInTime: Redis['sendCommand'] = (command, stream) => {
+    if (waiting.length === 0) setTimeout(look, partMilliseconds);
+    waiting.push({ command, looks: 0 });
+    return send(command, stream);
+  };
+  redis.sendCommand = sendInTime;
 }
 
 /**
@@ -149,7 +180,6 @@ function optionsOf(address: RedisAddress) {
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,
     maxRetriesPerRequest: 0,
-    commandTimeout: address.commandTimeoutMilliseconds,
     // Where the other end is gone without a word, the kernel sends again for a quarter of an hour before it says so.
     socketTimeout: Math.max(longestSilenceMilliseconds, address.commandTimeoutMilliseconds),
     connectTimeout: connectTimeoutMilliseconds,

@@ -24,8 +24,8 @@ export interface HeartbeatOptions {
   readonly clock: Clock;
   /** How long records are served that can no longer be known to be true. */
   readonly maxStaleMilliseconds: number;
-  /** Told when every notice was heard, before the revision is acknowledged. */
-  readonly onCaughtUp: () => void;
+  /** Told when every notice was heard, before the revision is acknowledged; and whether any may have been missed since the last time. */
+  readonly onCaughtUp: (hasMissed: boolean) => void;
 }
 
 const everyMilliseconds = 500;
@@ -49,6 +49,8 @@ export class Heartbeat {
   /** When a beat last succeeded, or the first one could have begun. */
   #goodAt = performance.now();
   #answers = false;
+  /** The epoch of the link since which what is held was read: in another one notices may have been missed. */
+  #heldEpoch = 0;
   #closed = false;
 
   constructor(options: HeartbeatOptions) {
@@ -67,7 +69,13 @@ export class Heartbeat {
 
   /** Whether what is held can be believed without asking. */
   get fresh(): boolean {
-    return this.#options.link.hearing && this.#state.generation !== null && this.sinceKnownTrue <= freshMilliseconds;
+    const { hearing, epoch } = this.#options.link;
+    return (
+      hearing &&
+      epoch === this.#heldEpoch &&
+      this.#state.generation !== null &&
+      this.sinceKnownTrue <= freshMilliseconds
+    );
   }
 
   /** Whether Redis answered the newest beat. Where it did not, asking would cost a request time and bring nothing. */
@@ -141,7 +149,8 @@ export class Heartbeat {
         return;
       }
       await link.catchUp(meta, generation);
-      onCaughtUp();
+      onCaughtUp(link.epoch !== this.#heldEpoch);
+      this.#heldEpoch = link.epoch;
       // It lives as long as this gateway might serve what it holds: whoever is not listed serves nothing old.
       const lifetime = maxStaleMilliseconds + freshMilliseconds + marginMilliseconds;
       await link.put(names.gateway(identity.instanceId), JSON.stringify({ revision, ...identity }), lifetime);

@@ -4,8 +4,10 @@ import type { Redis } from 'ioredis';
 export interface InvalidationEvents {
   /** These records may have changed: by whomever, by expiry or by eviction. */
   readonly onChanged: (names: readonly string[]) => void;
-  /** Anything may have changed: the store was flushed, or nothing was heard for a while. */
+  /** Everything has changed: the store was flushed. */
   readonly onEverythingChanged: () => void;
+  /** Listening has begun: anything may have changed before. */
+  readonly onListening: () => void;
   /** Nothing can be heard any more. */
   readonly onDeaf: () => void;
 }
@@ -75,6 +77,6 @@ export class InvalidationListener {
     await this.#redis.subscribe(channel);
     this.#hearing = true;
     this.#epoch += 1;
-    events.onEverythingChanged();
+    events.onListening();
   }
 }

@@ -48,6 +48,9 @@ export class RedisRecordsStore implements RecordsStore {
       onEverythingChanged: () => {
         this.#directory.missed();
       },
+      onListening: () => {
+        this.#directory.missed();
+      },
       onDeaf: () => {
         this.#directory.missed();
       },

@@ -54,6 +54,10 @@ export class RedisRecords implements Records {
         this.#merchants.dropAll();
         this.#heartbeat.doubt();
       },
+      onListening: () => {
+        // What is held is dropped by the next beat, before that acknowledges a revision. Until then it may be served as stale.
+        this.#heartbeat.doubt();
+      },
       onDeaf: () => {
         this.#keys.becomeStale();
         this.#merchants.becomeStale();
@@ -68,9 +72,11 @@ export class RedisRecords implements Records {
       identity,
       clock,
       maxStaleMilliseconds: cache.maxStaleMilliseconds,
-      onCaughtUp: () => {
-        this.#keys.closeLookUps();
-        this.#merchants.closeLookUps();
+      onCaughtUp: (hasMissed) => {
+        for (const held of [this.#keys, this.#merchants]) {
+          if (hasMissed) held.dropAll();
+          else held.closeLookUps();
+        }
       },
     });
     // Held by their ids: a name would have to be made, and hashed, for each look-up.

@@ -74,8 +74,7 @@ async function writeConfig(place: Place, directory: string, redisUrl: string) {
   const config = {
     listen: { https: { ...listener, certFile, keyFile }, http: listener, management: listener },
     trustedProxies: ['127.0.0.0/8'],
-    // Generous: a machine that is busy with the load must not look like a Redis that is away.
-    keyStore: { redis: { url: redisUrl, commandTimeoutMilliseconds: 5000 } },
+    keyStore: { redis: { url: redisUrl } },
     torExits: { sources: [torFile], snapshotFile: file('tor-exits.json') },
     accessLog: { destination: logFile, secretFile: file('log-secret') },
     upstreams: { transactions: upstream, payouts: upstream, customers: upstream },

@@ -45,6 +45,10 @@ export class ClusterMaster {
         this.#session = {};
         events.onEverythingChanged();
       },
+      onListening: () => {
+        this.#session = {};
+        events.onListening();
+      },
       onDeaf: () => {
         if (!this.#isClosed) events.onDeaf();
       },

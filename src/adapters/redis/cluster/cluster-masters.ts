@@ -111,7 +111,7 @@ export class ClusterMasters {
     const ordered = proposed.masters.map(({ id }) => this.#masters.get(id));
     this.#owners = Array.from(owners, (index) => ordered[index]).filter((master) => master !== undefined);
     this.#isAgreed = true;
-    if (isAnother) this.#upheaval();
+    if (isAnother) this.#missed();
   }
 
   /** What the best informed of the nodes that can be asked sees: of those that are known, or else of the first ones. */
@@ -160,7 +160,11 @@ export class ClusterMasters {
       const own: MasterEvents = {
         ...events,
         onEverythingChanged: () => {
-          this.#upheaval();
+          this.#epoch += 1;
+          events.onEverythingChanged();
+        },
+        onListening: () => {
+          this.#missed();
         },
         onDeaf: () => {
           this.doubt();
@@ -182,9 +186,9 @@ export class ClusterMasters {
     }
   }
 
-  #upheaval(): void {
+  #missed(): void {
     this.#epoch += 1;
-    this.#options.events.onEverythingChanged();
+    this.#options.events.onListening();
   }
 }
 

@@ -55,6 +55,9 @@ export class ClusterRecordsStore implements RecordsStore {
         onEverythingChanged: () => {
           this.#directory.missed();
         },
+        onListening: () => {
+          this.#directory.missed();
+        },
         onDeaf: () => {
           this.#directory.missed();
         },
