@@ -22,6 +22,8 @@ export interface LiveGateway {
   readonly host: string;
   /** ISO 8601. */
   readonly startedAt: string;
+  /** Whether it has missed several acknowledgements in a row: it has probably vanished, and will not confirm soon. */
+  readonly isSilent?: boolean;
 }
 
 /**

@@ -136,7 +136,8 @@ class Watch {
     if (all === null || turn < this.#answered) return false;
     this.#answered = turn;
     this.gateways = all.filter(({ environment }) => this.#environment === null || environment === this.#environment);
-    return this.pending.length === 0;
+    // One that has vanished stays pending, but it will not confirm within the wait.
+    return this.pending.every(({ isSilent = false }) => isSilent);
   }
 }
 

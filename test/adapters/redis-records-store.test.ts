@@ -141,6 +141,40 @@ t.test('one that acknowledges while it is found to be gone is not overlooked the
   t.match(await directory.list(), [{ instanceId: 'g' }]);
 });
 
+t.test('a gateway is silent that has missed several acknowledgements, as long as nothing was missed', async (t) => {
+  let now = 0;
+  const put = (instanceId: string) => JSON.stringify({ instanceId, ...gateway });
+  const source = {
+    ...{ hearing: true, epoch: 1 },
+    catchUp: () => Promise.resolve(),
+    names: async function* () {
+      yield 'mg:gateway:a';
+      yield 'mg:gateway:b';
+      await Promise.resolve();
+    },
+    read: (names: readonly string[]) => Promise.resolve(names.map((name) => put(name.slice('mg:gateway:'.length)))),
+  };
+  const directory = new GatewayDirectory(source, () => now);
+  const silent = async () =>
+    (await directory.list()).filter(({ isSilent }) => isSilent === true).map(({ instanceId }) => instanceId);
+  t.same(await silent(), [], 'nothing is known of its silence before it was found');
+  now = 1_999;
+  directory.heard(['mg:gateway:a']);
+  t.same(await silent(), []);
+  now = 2_000;
+  t.same(await silent(), ['b']);
+  directory.heard(['mg:gateway:b']);
+  t.same(await silent(), []);
+  now = 10_000;
+  t.same(await silent(), ['a', 'b']);
+  directory.missed();
+  t.same(await silent(), [], 'they may have been heard of meanwhile');
+  source.hearing = false;
+  directory.missed();
+  now = 20_000;
+  t.same(await silent(), [], 'nobody is silent to one who hears nothing');
+});
+
 t.test('a write that Redis refuses is a failure, not a success', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const store = await connected(open(t, server));

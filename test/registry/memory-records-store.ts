@@ -71,8 +71,8 @@ export class MemoryRecordsStore implements RecordsStore {
 
   gateways(): Promise<LiveGateway[]> {
     return this.#do('gateways', () =>
-      this.live.map(({ instanceId, revision, environment, host, startedAt }) => ({
-        ...{ instanceId, revision, environment, host, startedAt },
+      this.live.map(({ instanceId, revision, environment, host, startedAt, isSilent = false }) => ({
+        ...{ instanceId, revision, environment, host, startedAt, isSilent },
       })),
     );
   }

@@ -61,6 +61,28 @@ onEachDatabase(
   },
 );
 
+onEachDatabase('a change does not wait for a gateway that has vanished, and names it', async (t, url) => {
+  const { call, createKey, createMerchant, outwait, store, time } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  const keys = [await createKey(id), await createKey(id)];
+  const vanished = gateway('vanished', { revision: 3, acknowledges: false, isSilent: true });
+  store.live = [gateway('a', { revision: 3 }), vanished];
+  const staleUntil = new Date(time.now() + 45_000).toISOString();
+  const pending = [{ instanceId: 'vanished', host: 'vanished.internal', staleUntil }];
+  // Time stands still: a response that waits would never come.
+  const { status, body } = await call('POST', `/keys/${keys[0]?.keyId}/revoke`);
+  t.equal(status, 200);
+  t.same((body.data as NewKey).propagation, { gateways: 2, confirmed: 1, pending, milliseconds: 0 });
+
+  store.live.push(gateway('slow', { revision: 3, acknowledges: false }));
+  const both = await outwait(call('POST', `/keys/${keys[1]?.keyId}/revoke`), 2);
+  t.match(
+    both.body.data,
+    { propagation: { milliseconds: 2000, pending: { length: 2 } } },
+    'one that lives is waited for',
+  );
+});
+
 onEachDatabase(
   'a change that cannot be written to the store is kept, said to be so, and written later',
   async (t, url) => {

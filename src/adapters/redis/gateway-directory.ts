@@ -12,6 +12,17 @@ const acknowledgement = Compile(
   }),
 );
 
+/** Four beats: a gateway that has missed them all has vanished, or is cut off, or its process is stopped. */
+const silentMilliseconds = 2_000;
+
+/** When something was last heard of an acknowledgement. */
+interface Hearing {
+  /** How often something had been heard by then. */
+  readonly count: number;
+  /** On the monotonic clock, in milliseconds. */
+  readonly at: number;
+}
+
 /** Where acknowledgements are, and whether it is heard when one is written. */
 export interface DirectorySource {
   readonly hearing: boolean;
@@ -31,19 +42,22 @@ export interface DirectorySource {
  */
 export class GatewayDirectory {
   readonly #source: DirectorySource;
-  /** Their names, each with how often something had been heard by when it was last heard of. */
-  readonly #known = new Map<string, number>();
+  readonly #monotonic: () => number;
+  /** Their names, each with when it was last heard of. */
+  readonly #known = new Map<string, Hearing>();
   #heard = 0;
   #complete = false;
 
-  constructor(source: DirectorySource) {
+  constructor(source: DirectorySource, monotonic: () => number = () => performance.now()) {
     this.#source = source;
+    this.#monotonic = monotonic;
   }
 
   /** These acknowledgements were written, or taken back. */
   heard(names: readonly string[]): void {
     this.#heard += 1;
-    for (const name of names) this.#known.set(name, this.#heard);
+    const hearing = { count: this.#heard, at: this.#monotonic() };
+    for (const name of names) this.#known.set(name, hearing);
   }
 
   /** Some may have been written that were not heard of. */
@@ -62,10 +76,16 @@ export class GatewayDirectory {
     return names.flatMap((name, index) => {
       const text = texts[index] ?? null;
       // One that was heard of since it was asked for may have been written after it was found to be gone.
-      if (text === null && (this.#known.get(name) ?? 0) <= asked) this.#known.delete(name);
+      if (text === null && (this.#known.get(name)?.count ?? 0) <= asked) this.#known.delete(name);
       const gateway = text === null ? null : read(text);
-      return gateway === null ? [] : [gateway];
+      return gateway === null ? [] : [{ ...gateway, isSilent: this.#isSilent(name) }];
     });
+  }
+
+  /** A look through all of them starts the time anew: nobody knows when what it finds was written. */
+  #isSilent(name: string): boolean {
+    const { at = Infinity } = this.#known.get(name) ?? {};
+    return this.#monotonic() - at >= silentMilliseconds;
   }
 
   async #lookThrough(): Promise<void> {

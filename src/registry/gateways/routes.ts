@@ -25,7 +25,10 @@ export function gatewayRoutes(store: Pick<RecordsStore, 'gateways'>): Routes {
         throw new Refusal(503, 'The store of the gateways cannot be asked now');
       });
       const sorted = [...gateways].sort((a, b) => (a.instanceId < b.instanceId ? -1 : 1));
-      return success('Gateways retrieved', sorted);
+      const shown = sorted.map(({ instanceId, revision, environment, host, startedAt }) => {
+        return { instanceId, revision, environment, host, startedAt };
+      });
+      return success('Gateways retrieved', shown);
     });
   };
 }
