@@ -29,7 +29,7 @@ function createDirectory(directory: string): void {
 }
 
 /** SQLite would let every user of the machine read payouts and merchants. The files beside it take its mode over. */
-function createReadableByNobodyElse(location: string): void {
+export function createReadableByNobodyElse(location: string): void {
   closeSync(openSync(location, 'a', 0o600));
 }
 

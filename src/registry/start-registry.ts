@@ -1,4 +1,5 @@
 import type { AddressInfo } from 'node:net';
+import { openSession } from '../database/session/database-session.js';
 import { asListenError } from '../config/listen-error.js';
 import { readToken } from './administrator.js';
 import { createRegistry, type RegistryOptions } from './create-registry.js';
@@ -15,8 +16,6 @@ export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projec
   readonly databaseUrl: string;
   /** File with the bearer token of administrators. */
   readonly tokenFile: string | null;
-  /** Who projects, where nobody else ever has this database; otherwise each process has a name of its own. */
-  readonly holder?: string;
 }
 
 /** A registry that takes requests and projects. */
@@ -40,17 +39,18 @@ export async function startRegistry({
   port,
   databaseUrl,
   tokenFile,
-  holder,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
   const { clock, random } = options;
   const token = await readToken(tokenFile);
   const newGeneration = (): string => newId('r', clock.now(), random);
   const database = await openRegistryDatabase({ url: databaseUrl, generation: newGeneration() });
-  const projector = new Projector({ ...options, database, newGeneration, holder: holder ?? newGeneration() });
+  const session = openSession({ url: databaseUrl });
+  const projector = new Projector({ ...options, database, session, newGeneration, holder: newGeneration() });
   const app = createRegistry({ ...options, database, projector, token });
   app.addHook('onClose', async () => {
     await projector.stop();
+    await session.close();
     await database.destroy();
   });
   try {

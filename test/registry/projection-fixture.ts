@@ -1,10 +1,14 @@
 import { createHash } from 'node:crypto';
 import type { Test } from 'tap';
+import { openSession } from '../../src/database/session/database-session.js';
 import { Projection } from '../../src/registry/projection/projection.js';
 import { Projector } from '../../src/registry/projection/projector.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { ManualTime } from './manual-time.js';
 import { MemoryRecordsStore } from './memory-records-store.js';
+
+/** A session that never has the lock, as a registry of an earlier release. */
+export const withoutLock = openSession({ url: 'sqlite::memory:' });
 
 /** A database, a store in memory, and projections between them; changes wake nobody. */
 export async function projectionFixture(t: Test, url: string) {
@@ -19,7 +23,15 @@ export async function projectionFixture(t: Test, url: string) {
       .digest();
   const newGeneration = (): string => `generation-${(count += 1)}`;
   const database = await openRegistryDatabase({ url, generation: 'generation-0' });
-  const parts = { database, store, clock: time, timers: time, newGeneration, monotonic: time.monotonic };
+  const parts = {
+    database,
+    session: withoutLock,
+    store,
+    clock: time,
+    timers: time,
+    newGeneration,
+    monotonic: time.monotonic,
+  };
   const projector = new Projector({ ...parts, holder: 'projector', logger: { error: log, warn: log, info: log } });
   t.teardown(async () => {
     await projector.stop();
@@ -32,7 +44,7 @@ export async function projectionFixture(t: Test, url: string) {
       confirm: () => Promise.reject(new Error('nobody waits here')),
       revision: async () => (await database.selectFrom('revision').select('value').executeTakeFirstOrThrow()).value,
     },
-    projection: (holder: string): Projection => new Projection({ ...parts, holder }),
+    projection: (holder: string, session = withoutLock): Projection => new Projection({ ...parts, holder, session }),
     /** Adds merchants without changes, as if they had been there for long. */
     insertMerchants: async (length: number): Promise<void> => {
       const common = { name: 'x', status: 'ACTIVE', go_live: 1, ip_allowlist: null, origin_allowlist: null };

@@ -8,6 +8,7 @@ import type { Merchant } from '../../src/registry/merchants/schema.js';
 import { Projector } from '../../src/registry/projection/projector.js';
 import type { Propagation } from '../../src/registry/propagation.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
+import { withoutLock } from './projection-fixture.js';
 import { ManualTime, outwait } from './manual-time.js';
 import { MemoryRecordsStore } from './memory-records-store.js';
 
@@ -50,7 +51,7 @@ export async function registryFixture(t: Test, url: string) {
   const newGeneration = (): string => `generation-${(count += 1)}`;
   const database = await openRegistryDatabase({ url, generation: newGeneration() });
   const parts = { database, store, clock: time, timers: time, newGeneration, logger };
-  const projector = new Projector({ ...parts, holder: 'this process' });
+  const projector = new Projector({ ...parts, session: withoutLock, holder: 'this process' });
   const app = createRegistry({ ...parts, projector, random, token, pepper, maxStaleSeconds: 30 });
   t.teardown(async () => {
     await app.close();

@@ -6,7 +6,7 @@ import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
 import { until } from '../adapters/redis-cluster.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { projectionFixture } from '../registry/projection-fixture.js';
+import { projectionFixture, withoutLock } from '../registry/projection-fixture.js';
 
 const nowhere = { sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null };
 
@@ -21,7 +21,15 @@ async function start(t: Test) {
   await until(async () => (await store.readMeta()) === null, 'the store can be asked');
   const { context, database, time } = await projectionFixture(t, 'sqlite::memory:');
   const projection = new Projection({
-    ...{ database, store, clock: time, monotonic: time.monotonic, holder: 'one', newGeneration: () => 'another' },
+    ...{
+      database,
+      session: withoutLock,
+      store,
+      clock: time,
+      monotonic: time.monotonic,
+      holder: 'one',
+      newGeneration: () => 'another',
+    },
   });
   const take = async (): Promise<Map<string, string>> => {
     const names = await client.keys('*');
@@ -127,7 +135,15 @@ t.test('a registry on another database writes nothing at all', { skip: withoutRe
   const before = await take();
   const { database, time } = await projectionFixture(t, 'sqlite::memory:');
   const wrong = new Projection({
-    ...{ database, store, clock: time, monotonic: time.monotonic, holder: 'wrong', newGeneration: () => 'wrong' },
+    ...{
+      database,
+      session: withoutLock,
+      store,
+      clock: time,
+      monotonic: time.monotonic,
+      holder: 'wrong',
+      newGeneration: () => 'wrong',
+    },
   });
   await database.updateTable('revision').set({ generation: 'of its own' }).execute();
   for (let count = 0; count < 2; count += 1) await t.rejects(wrong.run(), /another registry's: of its 4 records/);
@@ -141,7 +157,15 @@ t.test('a damaged meta record lets no registry on another database in', { skip: 
   await projection.run();
   const { database, time } = await projectionFixture(t, 'sqlite::memory:');
   const wrong = new Projection({
-    ...{ database, store, clock: time, monotonic: time.monotonic, holder: 'wrong', newGeneration: () => 'wrong' },
+    ...{
+      database,
+      session: withoutLock,
+      store,
+      clock: time,
+      monotonic: time.monotonic,
+      holder: 'wrong',
+      newGeneration: () => 'wrong',
+    },
   });
   for (const damaged of ['', '{', '[]', '{"version":2,"generation":"generation-0"}']) {
     await client.set('mg:meta', damaged);

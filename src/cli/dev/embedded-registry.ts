@@ -37,7 +37,6 @@ export async function startEmbeddedRegistry(
       ...listen,
       ...{ databaseUrl: database.url, tokenFile, store, clock: systemClock, timers: systemTimers },
       random: randomBytes,
-      holder: 'dev', // nobody else has its database: after a crash there is no other lease to wait for
       pepper: await readPepper(config.keys.pepperFile),
       maxStaleSeconds: config.keyStore.cache.maxStaleSeconds,
       logger: log,
