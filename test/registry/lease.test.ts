@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { rmSync } from 'node:fs';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { openSession, type DatabaseSession } from '../../src/database/session/database-session.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
@@ -116,4 +118,35 @@ t.test('a connection that the server ends is a lost lock, and another one gets i
   await other.close();
   await until(() => one.hold());
   t.pass('it connects again');
+});
+
+/** What stands in front of PostgreSQL as a pooler does: its clients are given ids of its own. */
+async function startPooler(t: Test, url: string): Promise<string> {
+  const place = new URL(url);
+  const [port, host] = [Number(place.port || 5432), place.hostname];
+  const proxy = createServer((client) => {
+    const server = connect(port, host);
+    for (const socket of [client, server]) socket.on('error', () => undefined);
+    client.pipe(server);
+    server.on('data', (bytes: Buffer) => {
+      const key = bytes.indexOf(Buffer.from([0x4b, 0, 0, 0, 12])); // BackendKeyData, at the end of the greeting
+      if (key >= 0) bytes.writeInt32BE(1, key + 5);
+      client.write(bytes);
+    });
+    server.on('close', () => client.destroy());
+    client.on('close', () => server.destroy());
+  }).listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  t.teardown(() => proxy.close());
+  place.hostname = '127.0.0.1';
+  place.port = String((proxy.address() as AddressInfo).port);
+  return place.href;
+}
+
+// A pooler can give two processes the same connection to PostgreSQL, and both would have the lock at once.
+t.test('behind a pooler there is no lock, and the lease alone counts', postgresAlone, async (t) => {
+  const url = await createPostgresDatabase(t);
+  const [direct, pooled] = [opened(t, url), opened(t, await startPooler(t, url))];
+  t.notOk(await pooled.hold());
+  t.ok(await direct.hold());
 });

@@ -75,6 +75,7 @@ export class PostgresSession implements DatabaseSession {
     for (const event of ['error', 'end'] as const) client.on(event, () => void this.#drop(client));
     try {
       await client.connect();
+      await requireOwnServerProcess(client);
       await client.query(noticeVanishedClient);
       return client;
     } catch (error) {
@@ -90,4 +91,14 @@ export class PostgresSession implements DatabaseSession {
     this.#holds = false;
     return client.end().catch(() => undefined);
   }
+}
+
+/**
+ * A pooler may run each statement on another connection of its own: a lock would be anybody's, and prove nothing. It gives its
+ * clients an id of its own making in place of that of the server's process.
+ */
+async function requireOwnServerProcess(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+  const { processID } = client as pg.Client & { readonly processID?: number };
+  if (rows[0]?.pid !== processID) throw new Error('a pooler is in front of PostgreSQL');
 }
