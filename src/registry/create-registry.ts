@@ -21,7 +21,7 @@ import { showRegistry } from './registry-metrics.js';
 export interface RegistryOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
-  readonly projector: Pick<Projector, 'wake' | 'nextPass' | 'hasProjected' | 'isFailing'>;
+  readonly projector: Pick<Projector, 'changed' | 'nextPass' | 'hasProjected' | 'isFailing'>;
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: (size: number) => Buffer;
@@ -34,7 +34,7 @@ export interface RegistryOptions {
   readonly logger?: Logger | undefined;
 }
 
-/** Makes the admin API: merchants, keys, events and gateways. It projects nothing by itself: it wakes the projector. */
+/** Makes the admin API: merchants, keys, events and gateways. It projects nothing by itself: it tells the projector. */
 export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
   const { database, store, projector } = options;
   const app = createRestApp({ logger, admit: requireToken(token) });
@@ -43,7 +43,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   const context = {
     ...options,
     onChange: () => {
-      projector.wake();
+      projector.changed();
     },
     confirm: followChanges(options),
   };

@@ -45,7 +45,9 @@ export async function startRegistry({
   const token = await readToken(tokenFile);
   const newGeneration = (): string => newId('r', clock.now(), random);
   const database = await openRegistryDatabase({ url: databaseUrl, generation: newGeneration() });
-  const session = openSession({ url: databaseUrl });
+  const session = openSession({ url: databaseUrl }, () => {
+    projector.wake();
+  });
   const projector = new Projector({ ...options, database, session, newGeneration, holder: newGeneration() });
   const app = createRegistry({ ...options, database, projector, token });
   app.addHook('onClose', async () => {

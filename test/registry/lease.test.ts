@@ -4,6 +4,7 @@ import { connect, createServer, type AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { openSession, type DatabaseSession } from '../../src/database/session/database-session.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
+import { followProjection } from '../../src/registry/propagation.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
 import { createPostgresDatabase, onEachDatabase, onServer, postgresAlone } from '../database/each-database.js';
 import { until } from './manual-time.js';
@@ -150,3 +151,28 @@ t.test('behind a pooler there is no lock, and the lease alone counts', postgresA
   t.notOk(await pooled.hold());
   t.ok(await direct.hold());
 });
+
+t.test(
+  'a change at the registry that does not project goes out at once, and it learns so',
+  postgresAlone,
+  async (t) => {
+    const url = await createPostgresDatabase(t);
+    const { context, projectorOn, store, time } = await projectionFixture(t, url);
+    const projecting = projectorOn('projecting');
+    projecting.wake();
+    await projecting.nextPass();
+    const other = projectorOn('other');
+    other.wake();
+    await other.nextPass();
+    const onChange = (): void => {
+      other.changed();
+    };
+    const wait = followProjection({ projector: other, store, clock: time, timers: time, maxStaleSeconds: 30 });
+    for (let change = 1; change <= 3; change += 1) {
+      // Time stands still: neither looks now and then, nor does the wait end.
+      await createMerchant({ ...context, onChange }, 'test', { name: 'x' });
+      t.ok(await wait(change));
+      t.equal(store.revision, change);
+    }
+  },
+);

@@ -45,6 +45,18 @@ export async function projectionFixture(t: Test, url: string) {
       revision: async () => (await database.selectFrom('revision').select('value').executeTakeFirstOrThrow()).value,
     },
     projection: (holder: string, session = withoutLock): Projection => new Projection({ ...parts, holder, session }),
+    /** One with a session of its own, as a process has it. */
+    projectorOn: (holder: string): Projector => {
+      const session = openSession({ url }, () => {
+        one.wake();
+      });
+      const one = new Projector({ ...parts, holder, session });
+      t.teardown(async () => {
+        await one.stop();
+        await session.close();
+      });
+      return one;
+    },
     /** Adds merchants without changes, as if they had been there for long. */
     insertMerchants: async (length: number): Promise<void> => {
       const common = { name: 'x', status: 'ACTIVE', go_live: 1, ip_allowlist: null, origin_allowlist: null };

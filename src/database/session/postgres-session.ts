@@ -2,6 +2,7 @@ import pg from 'pg';
 import type { DatabaseSession } from './database-session.js';
 
 const lockName = 'merchant-gateway projector';
+const channel = 'merchant_gateway_changes';
 const timeoutMilliseconds = 2_000;
 const firstPauseMilliseconds = 500;
 const longestPauseMilliseconds = 30_000;
@@ -10,17 +11,19 @@ const longestPauseMilliseconds = 30_000;
 const noticeVanishedClient =
   'set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3';
 
-/** The lock of a PostgreSQL database: an advisory one of a connection that is used for nothing else. */
+/** The lock of a PostgreSQL database, an advisory one, on a connection that otherwise only tells and hears of changes. */
 export class PostgresSession implements DatabaseSession {
   readonly #url: string;
+  readonly #onTold: () => void;
   #client: pg.Client | null = null;
   #holds = false;
   #failures = 0;
   #failedAt = -Infinity;
   #isClosed = false;
 
-  constructor(url: string) {
+  constructor(url: string, onTold: () => void) {
     this.#url = url;
+    this.#onTold = onTold;
   }
 
   async hold(): Promise<boolean> {
@@ -41,6 +44,11 @@ export class PostgresSession implements DatabaseSession {
       void this.#drop(this.#client);
       return false;
     }
+  }
+
+  tell(): void {
+    const client = this.#client;
+    client?.query(`notify ${channel}`).catch(() => this.#drop(client));
   }
 
   async release(): Promise<void> {
@@ -75,8 +83,11 @@ export class PostgresSession implements DatabaseSession {
     for (const event of ['error', 'end'] as const) client.on(event, () => void this.#drop(client));
     try {
       await client.connect();
-      await requireOwnServerProcess(client);
-      await client.query(noticeVanishedClient);
+      const ownId = await requireOwnServerProcess(client);
+      client.on('notification', ({ processId }) => {
+        if (processId !== ownId) this.#onTold();
+      });
+      await client.query(`${noticeVanishedClient}; listen ${channel}`);
       return client;
     } catch (error) {
       await client.end().catch(() => undefined);
@@ -97,8 +108,9 @@ export class PostgresSession implements DatabaseSession {
  * A pooler may run each statement on another connection of its own: a lock would be anybody's, and prove nothing. It gives its
  * clients an id of its own making in place of that of the server's process.
  */
-async function requireOwnServerProcess(client: pg.Client): Promise<void> {
+async function requireOwnServerProcess(client: pg.Client): Promise<number> {
   const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
   const { processID } = client as pg.Client & { readonly processID?: number };
-  if (rows[0]?.pid !== processID) throw new Error('a pooler is in front of PostgreSQL');
+  if (processID === undefined || rows[0]?.pid !== processID) throw new Error('a pooler is in front of PostgreSQL');
+  return processID;
 }

@@ -24,6 +24,10 @@ export class SqliteSession implements DatabaseSession {
     return Promise.resolve(this.#held !== null);
   }
 
+  tell(): void {
+    // There is one process as a rule; another one looks now and then.
+  }
+
   release(): Promise<void> {
     this.#letGo();
     return Promise.resolve();

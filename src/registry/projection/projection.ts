@@ -91,7 +91,7 @@ export class Projection {
 
   /** @returns whether this process still projects */
   async #drain(): Promise<boolean> {
-    const { database, store } = this.#options;
+    const { database, store, session } = this.#options;
     for (;;) {
       if (!(await this.#mayGoOn())) return false;
       const batch = await oldestChanges(database);
@@ -100,6 +100,7 @@ export class Projection {
       await this.#replaceStrange(stayed, batch.names);
       await this.#publish(batch.revision);
       if (!(await this.#lease.finish(batch, (transaction) => removeChanges(transaction, batch.revision)))) return false;
+      session.tell(); // the process of the change waits for this
     }
   }
 

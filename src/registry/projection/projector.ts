@@ -15,6 +15,7 @@ const longestPauseMilliseconds = 10_000;
 /** Projects at once after a change of this process, and otherwise now and then; after a failure more and more seldom. */
 export class Projector {
   readonly #projection: Projection;
+  readonly #session: ProjectorOptions['session'];
   readonly #timers: Timers;
   readonly #logger: Logger | undefined;
   #running: Promise<void> | null = null;
@@ -28,6 +29,7 @@ export class Projector {
 
   constructor({ timers, logger, ...options }: ProjectorOptions) {
     this.#projection = new Projection({ ...options, shouldStop: () => this.#isStopped });
+    this.#session = options.session;
     this.#timers = timers;
     this.#logger = logger;
   }
@@ -41,6 +43,12 @@ export class Projector {
       // Whoever came while the last pass ended must not wait for the poll.
       if (this.#shouldGoOn()) this.wake();
     });
+  }
+
+  /** Sees to a change of this process: another one may be the one that projects. */
+  changed(): void {
+    this.#session.tell();
+    this.wake();
   }
 
   /** Tries at once, whatever has failed: the store can be asked again. */
