@@ -4,7 +4,8 @@ import Libsql from 'libsql';
 import { DatabaseError } from './database-error.js';
 import { LibsqlDialect } from './libsql-dialect.js';
 
-const busyTimeoutMilliseconds = 5000;
+/** Only while the database is opened: this wait blocks the event loop. */
+const openingTimeoutMilliseconds = 5000;
 
 /**
  * Opens an SQLite file, and creates it and its directory where there is none.
@@ -38,11 +39,12 @@ function connect(location: string): Libsql.Database {
   try {
     if (location !== ':memory:') createReadableByNobodyElse(location);
     connection = new Libsql(location);
-    connection.exec(`pragma busy_timeout = ${busyTimeoutMilliseconds}`);
+    connection.exec(`pragma busy_timeout = ${openingTimeoutMilliseconds}`);
     connection.exec('pragma journal_mode = wal');
     // A payout that was answered must outlive a power cut, so each commit reaches the disk.
     connection.exec('pragma synchronous = full');
     connection.exec('pragma foreign_keys = on');
+    connection.exec('pragma busy_timeout = 0');
     return connection;
   } catch (error) {
     connection?.close();
