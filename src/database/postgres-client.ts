@@ -1,7 +1,7 @@
 import type { PostgresPoolClient } from 'kysely';
 import pg from 'pg';
 import { DatabaseError } from './database-error.js';
-import { explainPostgresFailure } from './postgres-failure.js';
+import { explainPostgresFailure, postgresCondition } from './postgres-failure.js';
 
 /**
  * SQLSTATEs of a server that is away, full, stopping, read-only after a failover or too slow, or that has ended a deadlock:
@@ -41,7 +41,10 @@ export class PostgresClient {
     } catch (error) {
       const state = error instanceof pg.DatabaseError ? (error.code ?? '') : null;
       if (isOfThisProgram(error) || (state !== null && !passing.test(state))) throw error;
-      const failure = new DatabaseError(explainPostgresFailure(error, this.#place), { cause: error });
+      const failure = new DatabaseError(explainPostgresFailure(error, this.#place), {
+        cause: error,
+        condition: postgresCondition(error),
+      });
       if (state === null || endsConnection.test(state)) this.#failure = failure;
       throw failure;
     }

@@ -1,3 +1,5 @@
+import type { DatabaseCondition } from './database-error.js';
+
 /** What an operator can do about a failure, by the code that Node or PostgreSQL gives it. */
 const remedies: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there; start PostgreSQL or correct host and port',
@@ -17,9 +19,25 @@ const remedies: Readonly<Record<string, string>> = {
   '25P03': 'it ended a transaction that had paused; try again',
   '25006': 'it takes no changes, as a standby does; point the URL at the primary',
   '40P01': 'it ended a deadlock; try again',
+  '53100': 'its disk is full; make room',
   '57P01': 'it is being stopped; try again',
   '57P03': 'it is starting or stopping; try again',
 };
+
+const conditions: readonly (readonly [codes: RegExp, condition: DatabaseCondition])[] = [
+  [/^53100$/, 'full'],
+  [/^25006$/, 'readOnly'],
+  [/^58/, 'failing'],
+  [/^(?:40|53|55P03$|57014$)/, 'busy'],
+];
+
+/** What a failure says of the database. */
+export function postgresCondition(error: unknown): DatabaseCondition {
+  const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string };
+  const known = conditions.find(([codes]) => typeof code === 'string' && codes.test(code));
+  if (known !== undefined) return known[1];
+  return /timeout/i.test(message) ? 'busy' : 'away';
+}
 
 /** One sentence about why PostgreSQL cannot be connected to. It quotes nothing of the URL but the place. */
 export function explainPostgresFailure(error: unknown, place: string): string {

@@ -3,7 +3,7 @@ import pg from 'pg';
 import { DatabaseError } from './database-error.js';
 import type { PoolOptions } from './open-database.js';
 import { PostgresClient } from './postgres-client.js';
-import { explainPostgresFailure } from './postgres-failure.js';
+import { explainPostgresFailure, postgresCondition } from './postgres-failure.js';
 
 /** How much longer than the server the client waits: a server that has vanished keeps no timeout. */
 const graceMilliseconds = 2000;
@@ -55,7 +55,10 @@ function sayingWhy(pool: pg.Pool, place: string): PostgresPool {
       try {
         return new PostgresClient(await pool.connect(), place);
       } catch (error) {
-        throw new DatabaseError(explainPostgresFailure(error, place), { cause: error });
+        throw new DatabaseError(explainPostgresFailure(error, place), {
+          cause: error,
+          condition: postgresCondition(error),
+        });
       }
     },
     end: () => pool.end(),

@@ -1,3 +1,4 @@
+import { WriteProbe } from '../database/write-probe.js';
 import { ApiMetrics } from '../rest/api-metrics.js';
 import { describeRoutes } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
@@ -39,7 +40,8 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   const { database, store, projector } = options;
   const app = createRestApp({ logger, admit: requireToken(token) });
   const description = describeRoutes(app, registryDescription);
-  showRegistry(new ApiMetrics(app, 'registry'), { database, store, projector });
+  const writes = new WriteProbe(database);
+  showRegistry(new ApiMetrics(app, 'registry'), { database, writes, store, projector });
   const context = {
     ...options,
     onChange: () => {
@@ -51,7 +53,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   for (const addRoutes of [merchantRoutes, keyRoutes, importing, exportRoutes, gatewayRoutes(store), eventRoutes]) {
     addRoutes(app, context);
   }
-  addHealth(app, { database, projector });
+  addHealth(app, { database, writes, projector });
   app.get('/openapi.json', { config: { isOpen: true } }, () => description());
   return app;
 }

@@ -1,4 +1,4 @@
-import { isWritable } from '../database/is-writable.js';
+import type { WriteProbe } from '../database/write-probe.js';
 import { failure, success } from '../rest/envelope.js';
 import type { RestApp } from '../rest/rest-app.js';
 import { readHistory } from './projection/history.js';
@@ -7,6 +7,7 @@ import type { RegistryDatabase } from './registry-database.js';
 /** What readiness depends on. */
 export interface HealthSources {
   readonly database: RegistryDatabase;
+  readonly writes: Pick<WriteProbe, 'problem'>;
   readonly projector: { readonly isFailing: boolean; hasProjected(revision: number): Promise<boolean> };
 }
 
@@ -14,12 +15,13 @@ export interface HealthSources {
  * Liveness and readiness, without a token. A store of the gateways that is away does not make the registry unready:
  * changes are still taken, and kept for it.
  */
-export function addHealth(app: RestApp, { database, projector }: HealthSources): void {
+export function addHealth(app: RestApp, { database, writes, projector }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
   app.get('/readyz', { config: { isOpen: true } }, async (_request, reply) => {
-    if (!(await isWritable(database))) {
+    const problem = await writes.problem();
+    if (problem !== null) {
       reply.code(503);
-      return failure('The database is away, or cannot be written to');
+      return failure(problem);
     }
     const { revision } = await readHistory(database);
     const isCurrent = !projector.isFailing && (await projector.hasProjected(revision));

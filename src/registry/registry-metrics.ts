@@ -1,4 +1,4 @@
-import { isWritable } from '../database/is-writable.js';
+import type { WriteProbe } from '../database/write-probe.js';
 import type { ApiMetrics } from '../rest/api-metrics.js';
 import type { RecordsStore } from './ports.js';
 import { readHistory } from './projection/history.js';
@@ -8,15 +8,16 @@ import type { RegistryDatabase } from './registry-database.js';
 /** What the figures are taken from. */
 export interface RegistryFigures {
   readonly database: RegistryDatabase;
+  readonly writes: Pick<WriteProbe, 'problem'>;
   readonly store: Pick<RecordsStore, 'gateways'>;
   readonly projector: { readonly isFailing: boolean };
 }
 
 /** Shows how far changes have come: into the database, into the store of the gateways, and to the gateways. */
-export function showRegistry(metrics: ApiMetrics, { database, store, projector }: RegistryFigures): void {
+export function showRegistry(metrics: ApiMetrics, { database, writes, store, projector }: RegistryFigures): void {
   const newest = async (): Promise<number> => (await readHistory(database)).revision;
   metrics.gauge('registry_ready', '1 while the database can be written to, 0 while it cannot.', async () =>
-    Number(await isWritable(database)),
+    Number((await writes.problem()) === null),
   );
   metrics.gauge('registry_revision', 'Number of the newest change.', newest);
   metrics.gauge(

@@ -1,3 +1,4 @@
+import { WriteProbe } from '../database/write-probe.js';
 import type { Logger } from '../rest/answer-errors.js';
 import { ApiMetrics } from '../rest/api-metrics.js';
 import { describeRoutes, type OpenApi } from '../rest/openapi/describe-routes.js';
@@ -44,7 +45,7 @@ export function createServices(services: ServicesOptions): Services {
   const metrics = new ApiMetrics(app, 'services');
   const context = { ...options, running: new Set<string>() };
   for (const addRoutes of [transactionRoutes, payoutRoutes, walletRoutes, customerRoutes]) addRoutes(app, context);
-  addHealth(app, metrics, options.database);
+  addHealth(app, metrics, new WriteProbe(options.database));
   app.get('/openapi.json', { config: { isOpen: true } }, () => openApi());
   return { app, openApi };
 }

@@ -12,7 +12,7 @@ import { migrate, type Migrations } from '../../src/database/migrate.js';
 import { explainPostgresFailure } from '../../src/database/postgres-failure.js';
 import { openDatabase } from '../../src/database/open-database.js';
 import { openMigrated } from '../../src/database/open-migrated.js';
-import { isWritable } from '../../src/database/is-writable.js';
+import { WriteProbe } from '../../src/database/write-probe.js';
 import { isUniqueViolation } from '../../src/database/unique-violation.js';
 import { createPostgresDatabase, onEachDatabase, onServer, postgresAlone } from './each-database.js';
 
@@ -379,14 +379,14 @@ t.test(
     });
     await sql`grant select on all tables in schema public to ${sql.id(role)}`.execute(owner);
     url.searchParams.set('options', `-c role=${role}`);
-    const asReader = async (): Promise<boolean> => {
+    const asReader = async () => {
       const database = openDatabase<Tables>({ url: url.href });
-      return isWritable(database).finally(() => database.destroy());
+      return new WriteProbe(database).problem().finally(() => database.destroy());
     };
-    t.equal(await isWritable(owner), true);
-    t.equal(await asReader(), true, 'it may read the migrations and no more');
+    t.equal(await new WriteProbe(owner).problem(), null);
+    t.equal(await asReader(), null, 'it may read the migrations and no more');
     await onServer(`alter database ${name} set default_transaction_read_only = on`);
-    t.equal(await asReader(), false);
+    t.equal(await asReader(), 'The database is read-only');
     await onServer(`alter database ${name} set default_transaction_read_only = off`);
   },
 );

@@ -3,6 +3,7 @@ import t from 'tap';
 import { isGeneratedApiKey, lookupIdOf } from '../../src/gateway/api-key.js';
 import { listEvents } from '../../src/registry/events/repository.js';
 import { onEachDatabase } from '../database/each-database.js';
+import { holdLock } from '../database/held-lock.js';
 import { queryPlans } from '../database/query-plans.js';
 import { pepper, registryFixture, type NewKey } from './registry-fixture.js';
 
@@ -46,6 +47,23 @@ onEachDatabase('a key is shown once; what is kept of it is its look-up id', asyn
   });
   const plain = await call('POST', `/merchants/${id}/keys`, { body: { environment: 'live' } });
   t.match(plain.body.data, { prefix: 'svc_live_', permissions: ['*'], label: null, expiresAt: null });
+});
+
+t.test('a revocation that finds the database locked is 503, and succeeds as soon as it is free', async (t) => {
+  const url = `sqlite:${t.testdir()}/registry.db`;
+  const { app, call, createKey, createMerchant } = await registryFixture(t, url);
+  const { keyId } = await createKey((await createMerchant()).id);
+  const lock = await holdLock(t, url);
+  const revocation = call('POST', `/keys/${keyId}/revoke`);
+  t.equal((await call('GET', '/merchants')).status, 200, 'what only reads has its response meanwhile');
+  t.equal((await app.inject('/livez')).statusCode, 200);
+  t.match(await revocation, { status: 503, headers: { 'retry-after': '1' }, body: { message: 'Service unavailable' } });
+  const unready = await app.inject('/readyz');
+  t.equal(unready.statusCode, 503);
+  t.equal(unready.json<{ message: string }>().message, 'The database is locked, or does not respond in time');
+  await lock.release();
+  t.match(await call('POST', `/keys/${keyId}/revoke`), { status: 200, body: { data: { status: 'REVOKED' } } });
+  t.equal((await app.inject('/readyz')).statusCode, 200);
 });
 
 onEachDatabase('a revoked key stays revoked, and to revoke it again changes nothing of it', async (t, url) => {
