@@ -89,9 +89,14 @@ class LibsqlDriver implements Driver {
   }
 
   destroy(): Promise<void> {
-    // libsql leaves this to the garbage collection of its statements; until then the file alone is not the database.
-    this.#database.exec('pragma wal_checkpoint(truncate)');
-    this.#database.close();
+    try {
+      // libsql leaves this to the garbage collection of its statements; until then the file alone is not the database.
+      this.#database.exec('pragma wal_checkpoint(truncate)');
+    } catch {
+      // On a full disk what is committed stays in the file beside it.
+    } finally {
+      this.#database.close();
+    }
     return Promise.resolve();
   }
 

@@ -1,3 +1,4 @@
+import { DatabaseError } from '../database/database-error.js';
 import type { Logger } from '../rest/answer-errors.js';
 
 /** How time passes: does something later, unless it is cancelled before. */
@@ -17,6 +18,8 @@ export interface PeriodicTaskOptions {
 }
 
 const longestPauseMilliseconds = 30_000;
+/** A database says nothing when it can be used again. */
+const longestForDatabaseMilliseconds = 500;
 
 /** Does something whenever there is something to do; after a failure more and more seldom. */
 export class PeriodicTask {
@@ -24,6 +27,7 @@ export class PeriodicTask {
   #running: Promise<void> = Promise.resolve();
   #isStopped = false;
   #failures = 0;
+  #longestPause = longestPauseMilliseconds;
   #cancelTimer: () => void = () => undefined;
 
   constructor(options: PeriodicTaskOptions) {
@@ -49,7 +53,10 @@ export class PeriodicTask {
       this.#failures = 0;
     } catch (error) {
       this.#failures += 1;
-      logger?.error({ err: error, task: name, failures: this.#failures }, 'a task failed; it is tried again');
+      this.#longestPause = error instanceof DatabaseError ? longestForDatabaseMilliseconds : longestPauseMilliseconds;
+      // Told once: an outage of an hour is thousands of attempts.
+      if (this.#failures === 1 || !(error instanceof DatabaseError))
+        logger?.error({ err: error, task: name, failures: this.#failures }, 'a task failed; it is tried again');
     }
     if (this.#isStopped) return;
     this.#cancelTimer = timers.after(this.#pause(), () => {
@@ -59,6 +66,6 @@ export class PeriodicTask {
 
   #pause(): number {
     const { pauseMilliseconds } = this.#options;
-    return Math.max(pauseMilliseconds, Math.min(pauseMilliseconds * 2 ** this.#failures, longestPauseMilliseconds));
+    return Math.max(pauseMilliseconds, Math.min(pauseMilliseconds * 2 ** this.#failures, this.#longestPause));
   }
 }

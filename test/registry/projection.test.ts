@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import fc from 'fast-check';
 import t from 'tap';
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
@@ -313,6 +314,22 @@ t.test('a store that is found again is filled at once, however long it was away'
   t.equal(time.untilNext, 100, 'where it is not there yet after all, the pauses begin anew');
   store.fails = () => null;
   projector.storeFound();
+  await until(() => store.meta !== null && time.untilNext !== null);
+  t.same(await differences(database, store), []);
+});
+
+t.test('a database that cannot be used is tried again within half a second', async (t) => {
+  const { database, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
+  await sql`pragma query_only = on`.execute(database);
+  projector.wake();
+  for (const pause of [100, 200, 400, 500, 500]) {
+    await until(() => time.untilNext !== null);
+    t.equal(time.untilNext, pause);
+    time.advance(pause);
+  }
+  await until(() => time.untilNext !== null);
+  await sql`pragma query_only = off`.execute(database);
+  time.advance(500);
   await until(() => store.meta !== null && time.untilNext !== null);
   t.same(await differences(database, store), []);
 });

@@ -3,6 +3,7 @@ import { sql, type ExpressionBuilder } from 'kysely';
 import t from 'tap';
 import { advancePayouts, endFailed } from '../../src/services/payouts/advance-payouts.js';
 import type { Payout } from '../../src/services/payouts/schema.js';
+import { DatabaseError } from '../../src/database/database-error.js';
 import { PeriodicTask } from '../../src/services/periodic-task.js';
 import type { ServicesDatabase } from '../../src/services/services-database.js';
 import type { ServicesTables } from '../../src/services/tables.js';
@@ -206,6 +207,31 @@ t.test('a task goes on after a failure, more and more seldom, and ends when it i
   await until(() => time.untilNext !== null);
   await task.stop();
   t.equal(time.untilNext, null);
+});
+
+t.test('a task is tried again soon while the database cannot be used, and says so once', async (t) => {
+  const time = new ManualTime();
+  const logged: object[] = [];
+  let passes = 0;
+  const task = new PeriodicTask({
+    ...{ name: 'test', pauseMilliseconds: 100, timers: time, logger: { error: (details) => logged.push(details) } },
+    act: () => {
+      passes += 1;
+      return Promise.reject(new DatabaseError('away'));
+    },
+  });
+  task.start();
+  for (const pause of [200, 400, 500, 500]) {
+    const before = passes;
+    await until(() => time.untilNext !== null);
+    t.equal(time.untilNext, pause);
+    time.advance(pause);
+    await until(() => passes > before);
+  }
+  await until(() => time.untilNext !== null);
+  t.match(logged, [{ task: 'test', failures: 1 }]);
+  t.equal(logged.length, 1);
+  await task.stop();
 });
 
 /** What is wrong with the books: everything that a movement of money leaves behind must agree. */

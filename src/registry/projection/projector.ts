@@ -1,3 +1,4 @@
+import { DatabaseError } from '../../database/database-error.js';
 import type { Logger, Timers } from '../ports.js';
 import { Projection, type ProjectionOptions } from './projection.js';
 
@@ -11,6 +12,8 @@ export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop'> 
 const pollMilliseconds = 1000;
 const firstPauseMilliseconds = 100;
 const longestPauseMilliseconds = 10_000;
+/** A database says nothing when it can be used again; a store does. */
+const longestForDatabaseMilliseconds = 500;
 
 /** Projects at once after a change of this process, and otherwise now and then; after a failure more and more seldom. */
 export class Projector {
@@ -24,6 +27,7 @@ export class Projector {
   #failures = 0;
   /** Failures since the store was last found: they make the pause longer. */
   #failuresInVain = 0;
+  #longestPause = longestPauseMilliseconds;
   #cancelTimer: () => void = () => undefined;
   #next: { readonly pass: Promise<void>; readonly ended: () => void } | null = null;
 
@@ -116,6 +120,7 @@ export class Projector {
       }
       this.#failures += 1;
       this.#failuresInVain += 1;
+      this.#longestPause = error instanceof DatabaseError ? longestForDatabaseMilliseconds : longestPauseMilliseconds;
     }
   }
 
@@ -125,6 +130,6 @@ export class Projector {
 
   #pause(): number {
     if (this.#failures === 0) return pollMilliseconds;
-    return Math.min(firstPauseMilliseconds * 2 ** (this.#failuresInVain - 1), longestPauseMilliseconds);
+    return Math.min(firstPauseMilliseconds * 2 ** (this.#failuresInVain - 1), this.#longestPause);
   }
 }
