@@ -26,7 +26,7 @@ function serve(request: IncomingMessage, handler: RequestListener): void {
   // Node tells the end of the responses that it made itself; of this one it does not know.
   const end = (): void => {
     response.emit('close');
-    lingeringClose(socket); // Node has let go of it: nobody else reads what its client still sends, or hears that it has left
+    lingeringClose(socket); // Node no longer handles this socket, so it has to be read and closed here
   };
   response.once('finish', end);
   socket.once('close', end);
