@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely';
 import { isPostgres } from './is-postgres.js';
 import { migrate, type Migrations } from './migrate.js';
 import { defaultPool, openDatabase, type DatabaseOptions } from './open-database.js';
+import { requireSessions } from './own-server-process.js';
 
 /** An index of a large table takes minutes; who waits for another process's migration waits for as long. */
 const migrationTimeoutSeconds = 3600;
@@ -18,6 +19,7 @@ export async function openMigrated<Tables>(options: DatabaseOptions, migrations:
     pool: { ...pool, statementTimeoutSeconds: migrationTimeoutSeconds },
   });
   try {
+    if (isPostgres(patient)) await requireSessions(options.url, pool);
     await migrate(patient, migrations);
   } catch (error) {
     await patient.destroy();

@@ -1,4 +1,4 @@
-import type { DatabaseCondition } from './database-error.js';
+import { DatabaseError, type DatabaseCondition } from './database-error.js';
 
 /** What an operator can do about a failure, by the code that Node or PostgreSQL gives it. */
 const remedies: Readonly<Record<string, string>> = {
@@ -55,4 +55,27 @@ function remedyFor(error: unknown): string {
   }
   if (/SASL|password must be/i.test(message)) return 'it asks for a password; put one into the URL';
   return 'the connection failed; look at its log';
+}
+
+/**
+ * Host and database of a URL, without user and password.
+ * @throws DatabaseError for a URL that cannot be read
+ */
+export function placeIn(url: string): string {
+  const parsed = URL.canParse(url) ? new URL(url) : null;
+  const name = parsed === null ? null : decoded(parsed.pathname.slice(1));
+  if (parsed === null || name === null) {
+    throw new DatabaseError(
+      'The PostgreSQL URL cannot be read: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with %40 for an @ in the password and so on.',
+    );
+  }
+  return `${name === '' ? 'of its user' : name} at ${parsed.host === '' ? 'this machine' : parsed.host}`;
+}
+
+function decoded(text: string): string | null {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
 }

@@ -3,7 +3,7 @@ import pg from 'pg';
 import { DatabaseError } from './database-error.js';
 import type { PoolOptions } from './open-database.js';
 import { PostgresClient } from './postgres-client.js';
-import { explainPostgresFailure, postgresCondition } from './postgres-failure.js';
+import { explainPostgresFailure, placeIn, postgresCondition } from './postgres-failure.js';
 
 /** How much longer than the server the client waits: a server that has vanished keeps no timeout. */
 const graceMilliseconds = 2000;
@@ -22,9 +22,12 @@ export function openPostgres(url: string, options: PoolOptions): PostgresDialect
     application_name: 'merchant-gateway',
     max: options.maxConnections,
     connectionTimeoutMillis: options.connectTimeoutSeconds * 1000,
-    statement_timeout: statementTimeout,
     query_timeout: statementTimeout + graceMilliseconds,
-    idle_in_transaction_session_timeout: idleTransactionTimeoutMilliseconds,
+    verify: (client, done) => {
+      limitTimes(client, statementTimeout).then(() => {
+        done();
+      }, done);
+    },
     keepAlive: true,
     types: { getTypeParser: parserOf as ParserLookup },
   });
@@ -33,6 +36,13 @@ export function openPostgres(url: string, options: PoolOptions): PostgresDialect
   // The same for one that is lent out while no query is under way on it.
   pool.on('connect', (client) => client.on('error', () => undefined));
   return new PostgresDialect({ pool: sayingWhy(pool, place) });
+}
+
+/** By a statement: a pooler refuses a connection that names such settings when it begins. */
+async function limitTimes(client: pg.ClientBase, statementTimeout: number): Promise<void> {
+  await client.query(
+    `set statement_timeout = ${statementTimeout}; set idle_in_transaction_session_timeout = ${idleTransactionTimeoutMilliseconds}`,
+  );
 }
 
 type ParserLookup = typeof pg.types.getTypeParser;
@@ -63,24 +73,4 @@ function sayingWhy(pool: pg.Pool, place: string): PostgresPool {
     },
     end: () => pool.end(),
   };
-}
-
-/** Host and database, without user and password. */
-function placeIn(url: string): string {
-  const parsed = URL.canParse(url) ? new URL(url) : null;
-  const name = parsed === null ? null : decoded(parsed.pathname.slice(1));
-  if (parsed === null || name === null) {
-    throw new DatabaseError(
-      'The PostgreSQL URL cannot be read: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with %40 for an @ in the password and so on.',
-    );
-  }
-  return `${name === '' ? 'of its user' : name} at ${parsed.host === '' ? 'this machine' : parsed.host}`;
-}
-
-function decoded(text: string): string | null {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return null;
-  }
 }

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { requireOwnServerProcess } from '../own-server-process.js';
 import type { DatabaseSession } from './database-session.js';
 
 const lockName = 'merchant-gateway projector';
@@ -73,17 +74,18 @@ export class PostgresSession implements DatabaseSession {
 
   async #connect(): Promise<pg.Client> {
     if (this.#isClosed) throw new Error('the session is closed');
-    const client = new pg.Client({
+    const options = {
       connectionString: this.#url,
       application_name: 'merchant-gateway lock',
       connectionTimeoutMillis: timeoutMilliseconds,
       query_timeout: timeoutMilliseconds,
       keepAlive: true,
-    });
+    };
+    const client = new pg.Client(options);
     for (const event of ['error', 'end'] as const) client.on(event, () => void this.#drop(client));
     try {
       await client.connect();
-      const ownId = await requireOwnServerProcess(client);
+      const ownId = await requireOwnServerProcess(client, options);
       client.on('notification', ({ processId }) => {
         if (processId !== ownId) this.#onTold();
       });
@@ -102,15 +104,4 @@ export class PostgresSession implements DatabaseSession {
     this.#holds = false;
     return client.end().catch(() => undefined);
   }
-}
-
-/**
- * A pooler may run each statement on another connection of its own: a lock would be anybody's, and prove nothing. It gives its
- * clients an id of its own making in place of that of the server's process.
- */
-async function requireOwnServerProcess(client: pg.Client): Promise<number> {
-  const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
-  const { processID } = client as pg.Client & { readonly processID?: number };
-  if (processID === undefined || rows[0]?.pid !== processID) throw new Error('a pooler is in front of PostgreSQL');
-  return processID;
 }
