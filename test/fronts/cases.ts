@@ -16,9 +16,15 @@ import { sendFrames } from './http2-frames.js';
 const json = 'application/json; charset=utf-8';
 const bodyBytes = 1_048_576;
 
-function envelope(status: number, message: string): Record<string, unknown> {
+function envelope(status: number, message: string): Response {
   const headers = { 'content-type': json, 'cache-control': 'no-store' };
   return { status, headers, body: `{"success":false,"message":"${message}","data":null}` };
+}
+
+interface Response {
+  readonly status: number | undefined;
+  readonly headers: Readonly<Record<string, unknown>>;
+  readonly body: string;
 }
 
 /** A TCP relay in front of a port, whose connections a test can cut. */
@@ -158,23 +164,63 @@ export function testFront(kind: FrontKind): void {
     return Promise.resolve();
   });
 
-  test('without a gateway its own error has the envelope', async (t) => {
-    const { front } = await deploy(t, kind, { between: freePort });
+  /** What a caller sees of a gateway that is not there, and that of nothing else. */
+  function unavailable(method: string): Response {
+    const { body } = envelope(503, 'Service temporarily unavailable');
+    const own = { 'content-type': json, 'cache-control': 'no-store', 'retry-after': '1', ...kind.ownHeaders };
+    const headers = { ...own, 'content-length': String(body.length) };
+    return { status: 503, headers, body: method === 'HEAD' ? '' : body };
+  }
+
+  /** A response without what is the protocol's own. */
+  function compared({ status, headers, body }: Response): Response {
+    const left = Object.entries(headers).filter(([name]) => !/^(?::status|date|connection)$/.test(name));
+    return { status, headers: Object.fromEntries(left), body };
+  }
+
+  function matches(t: Test, response: Response, method: string): void {
+    const [found, expected] = [compared(response), unavailable(method)];
+    t.match(found, expected, method);
+    t.same(Object.keys(found.headers).toSorted(), Object.keys(expected.headers).toSorted());
+  }
+
+  test('without a gateway its own error has the envelope, and nothing else', async (t) => {
+    const { front, gateway } = await deploy(t, kind);
     const client = connectClient(t, front);
-    const message = kind.away === 502 ? 'Bad gateway' : 'Service temporarily unavailable';
-    for (const method of ['GET', 'POST']) {
-      const response = await send(client, { ':method': method }, method === 'POST' ? '{}' : '');
-      t.match(response, envelope(kind.away, message));
-      t.equal(response.headers['retry-after'], kind.away === 503 ? '1' : undefined);
+    t.equal((await send(client, {})).status, 200);
+    await gateway.drain();
+    for (const method of ['GET', 'POST', 'HEAD']) {
+      matches(t, await send(client, { ':method': method }, method === 'POST' ? '{}' : ''), method);
     }
-    t.equal((await send(client, { ':method': 'HEAD' })).status, kind.away);
+    const fields = `host: api.example\r\nx-api-key: ${liveKey}\r\nconnection: close\r\n`;
+    const bytes = await exchangeBytes(connectTls(front, 'http/1.1'), `GET /v1/payouts HTTP/1.1\r\n${fields}\r\n`);
+    const { status, headers, body } = parseAnswer(bytes);
+    const named = headers.map(([name, value]) => [name.toLowerCase(), value] as const);
+    matches(t, { status, headers: Object.fromEntries(named), body }, 'GET');
     t.notMatch(await front.written(), liveKey);
   });
+
+  test('a gateway that has never been there is the same', async (t) => {
+    const { front } = await deploy(t, kind, { between: freePort });
+    matches(t, await send(connectClient(t, front), {}), 'GET');
+  });
+
+  // HAProxy sends it nothing: it has asked /readyz.
+  if (kind.name !== 'haproxy') {
+    test('the 503 of a gateway that is not ready passes unchanged', async (t) => {
+      const accessLog = { write: () => 0, problem: () => 'no room', lost: () => 0, foreignBytes: () => 0 };
+      const sink = { ...accessLog, heldBytes: () => 0, close: () => Promise.resolve() };
+      const { front } = await deploy(t, kind, { accessLog: sink });
+      const response = await send(connectClient(t, front), {});
+      t.match(response, envelope(503, 'Service temporarily unavailable'));
+      t.match(response.headers, { 'retry-after': /^\d+$/, 'x-request-id': /^.{26}$/ });
+    });
+  }
 
   test('a gateway whose certificate has another name gets nothing', async (t) => {
     const { front, gateway, upstream } = await deploy(t, kind, { gatewayName: 'other.internal' });
     const { status } = await send(connectClient(t, front), {});
-    t.equal(status, kind.away);
+    t.equal(status, kind.mistrusts);
     t.same([gateway.lines, upstream.seen], [[], []]);
   });
 
@@ -247,6 +293,17 @@ export function testFront(kind: FrontKind): void {
       const response = parseAnswer(await exchangeBytes(connectTls(front, 'http/1.1'), request));
       t.equal(response.status, 400, request);
       if (kind.envelopesMalformed) t.equal(response.body, envelope(400, 'Malformed HTTP request').body, request);
+    }
+    if (kind.envelopesMalformed) {
+      const long = 'x'.repeat(40_000);
+      for (const [target, status, message] of [
+        [`/${long} HTTP/1.1`, 414, 'Request target too long'],
+        [`/ HTTP/1.1\r\nx-long: ${long}`, 431, 'Request header fields too large'],
+      ] as const) {
+        const bytes = await exchangeBytes(connectTls(front, 'http/1.1'), `GET ${target}\r\nhost: a\r\n\r\n`);
+        const { status: given, body } = parseAnswer(bytes);
+        t.same([given, body], [status, envelope(status, message).body]);
+      }
     }
     const fields = Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`x-${index}`, 'v'.repeat(4000)]));
     const refused = await send(connectClient(t, front), fields).then(

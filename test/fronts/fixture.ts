@@ -36,8 +36,10 @@ export interface FrontKind {
   readonly missing: string | false;
   /** What the gateway behind it needs. */
   readonly gateway: DeepPartial<Config>;
-  /** The status of its response while no gateway is there. */
-  readonly away: 502 | 503;
+  /** The status of its response where the certificate of the gateway is another's. */
+  readonly mistrusts: 502 | 503;
+  /** Headers of its own errors that cannot be configured, beside `date`. */
+  readonly ownHeaders: Readonly<Record<string, string | RegExp>>;
   /** Whether what it cannot read at all gets the envelope: HAProxy and Go have fixed responses for that. */
   readonly envelopesMalformed: boolean;
   start(text: string, places: Places): Started;
@@ -63,7 +65,8 @@ export const haproxy: FrontKind = {
   file: 'docs/fronts/haproxy.cfg',
   missing: missing('haproxy', '-v'),
   gateway: { trustedProxies, proxyProtocol: true },
-  away: 503,
+  mistrusts: 503,
+  ownHeaders: {},
   envelopesMalformed: false,
   start: (text, { directory, port, gateway, management }) => ({
     command: 'haproxy',
@@ -88,7 +91,8 @@ export const nginx: FrontKind = {
   file: 'docs/fronts/nginx.conf',
   missing: missing('nginx', '-v'),
   gateway: { trustedProxies },
-  away: 502,
+  mistrusts: 503,
+  ownHeaders: { server: 'nginx' },
   envelopesMalformed: true,
   start: (text, { directory, port, gateway }) => ({
     command: 'nginx',
@@ -112,7 +116,8 @@ export const caddy: FrontKind = {
   file: 'docs/fronts/Caddyfile',
   missing: missing('caddy', 'version'),
   gateway: { trustedProxies },
-  away: 502,
+  mistrusts: 502,
+  ownHeaders: { 'alt-svc': /^h3=/ },
   envelopesMalformed: false,
   start: (text, { directory, port, gateway }) => ({
     command: 'caddy',
