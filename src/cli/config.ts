@@ -2,7 +2,9 @@ import { Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import { documentConfig } from '../config/document.js';
 import { ConfigError } from '../config/config-error.js';
+import type { Problem } from '../config/config-error.js';
 import { loadConfig } from '../config/load.js';
+import { configNotes } from '../config/config-notes.js';
 import { redactConfig } from '../config/redact.js';
 import { serverCommands, startProblems } from '../config/start-problems.js';
 import type { ServerCommand } from '../config/start-problems.js';
@@ -46,9 +48,13 @@ function check({ config: file, for: command, json }: CheckOptions, { out, err }:
   const shown = redactConfig(config);
   out(json === true ? `${JSON.stringify(shown, null, 2)}\n` : escapeVariables(stringify(shown, { lineWidth: 0 })));
   // The file may be for another command, so this is no failure.
-  if (problems.length === 0) return;
-  const list = problems.map(({ path, message }) => `  ${path}: ${message}\n`);
-  err(`Valid, but the gateway command would not start with it:\n${list.join('')}`);
+  if (problems.length > 0) err(`Valid, but the gateway command would not start with it:\n${listOf(problems)}`);
+  const notes = configNotes(command ?? 'gateway', config);
+  if (notes.length > 0) err(`Note:\n${listOf(notes)}`);
+}
+
+function listOf(problems: readonly Problem[]): string {
+  return problems.map(({ path, message }) => `  ${path}: ${message}\n`).join('');
 }
 
 /** What is printed can be loaded again: `${` in a value is no variable. */

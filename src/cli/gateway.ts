@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { ConfigError } from '../config/config-error.js';
 import { gatewayProblems } from '../config/gateway-problems.js';
 import { loadConfig } from '../config/load.js';
+import { configNotes } from '../config/config-notes.js';
 import type { Config } from '../config/schema.js';
 import { startGateway } from '../http/start-gateway.js';
 import type { RunningGateway } from '../http/start-gateway.js';
@@ -49,7 +50,10 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
       process.channel?.unref(); // the channel to the primary would keep a process whose start failed
       throw error;
     }
-  } else if (workers > 1) {
+    return;
+  }
+  for (const { path, message } of configNotes('gateway', config)) log.warn(`${path} ${message}`);
+  if (workers > 1) {
     await runPrimary(config, log, workers);
   } else {
     await runGateway(config, log, true, ({ addresses }) => {

@@ -6,6 +6,7 @@ import type { Logger } from '../telemetry/logger.js';
 import { redisAddressOf } from './redis-address.js';
 import { redisOutageLog } from './redis-outage-log.js';
 import { systemClock } from './system-clock.js';
+import { version } from './version.js';
 
 /** Opens the records in Redis, as a gateway that can be told apart from every other and from its own past. */
 export async function openRedisRecords(
@@ -28,10 +29,14 @@ export async function openRedisRecords(
       instanceId: ulid(),
       environment: config.environment,
       host: hostname(),
+      version,
       startedAt: new Date(systemClock.now()).toISOString(),
     },
     clock: systemClock,
     onMalformed,
+    onNotice: (notice) => {
+      log.warn({ reason: notice }, 'Redis and the registry do not agree yet');
+    },
     ...redisOutageLog(log),
   });
 }

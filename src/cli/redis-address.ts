@@ -8,7 +8,7 @@ const maxPemBytes = 1024 * 1024;
 
 /** Where Redis is, with the secrets that the configuration names by their files. */
 export async function redisAddressOf(redis: Config['keyStore']['redis']): Promise<RedisAddress> {
-  const { url, sentinel, cluster, username, passwordFile, caFile, commandTimeoutMilliseconds } = redis;
+  const { url, sentinel, cluster, username, passwordFile, caFile, commandTimeoutMilliseconds, replicas } = redis;
   return {
     url,
     sentinels: sentinel === null ? null : sentinel.servers.map(serverOf),
@@ -18,6 +18,7 @@ export async function redisAddressOf(redis: Config['keyStore']['redis']): Promis
     password: passwordFile === null ? null : await readPassword(passwordFile),
     ca: caFile === null ? null : await readOperatorFile(caFile, 'The CA certificate', maxPemBytes),
     commandTimeoutMilliseconds,
+    replicas,
   };
 }
 

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
 import { openRecordsStore } from '../adapters/redis/open-records-store.js';
 import { loadConfig } from '../config/load.js';
+import { configNotes } from '../config/config-notes.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
 import { createLogger } from '../telemetry/logger.js';
 import { readPepper } from './open-ports.js';
@@ -24,6 +25,7 @@ export function registryCommand(): Command {
 async function registry({ config: file }: { readonly config?: string }): Promise<void> {
   const config = loadConfig({ file });
   const log = createLogger(config.log.level);
+  for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
   const { listen, database, tokenFile } = config.registry;
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };

@@ -6,6 +6,7 @@ import { eventsCommand } from './admin/events.js';
 import { gatewaysCommand } from './admin/gateways.js';
 import { keysCommand } from './admin/keys.js';
 import { merchantsCommand } from './admin/merchants.js';
+import { restoresCommand } from './admin/restores.js';
 import { auditCommand } from './audit/audit.js';
 import { fingerprintCommand } from './audit/fingerprint.js';
 import type { CommandIo } from './command-io.js';
@@ -37,6 +38,7 @@ function createProgram(io: CommandIo): Command {
     .addCommand(merchantsCommand(io))
     .addCommand(keysCommand(io).addCommand(fingerprintCommand(io)))
     .addCommand(gatewaysCommand(io))
+    .addCommand(restoresCommand(io))
     .addCommand(eventsCommand(io))
     .addCommand(auditCommand(io))
     .addCommand(explainCommand(io))

@@ -26,6 +26,8 @@ export interface KeyStore {
   find(lookupId: string): Eventual<KeyAnswer>;
   /** Why nothing can be asked at all, in words for an operator; null while it can. */
   unavailableReason(): string | null;
+  /** Why no traffic should come yet, though what is asked is answered; null where it may, as it may where there is no such thing. */
+  startingReason?(): string | null;
   close(): Promise<void>;
 }
 
@@ -43,6 +45,8 @@ export interface Records {
   merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>>;
   /** Why nothing can be asked at all, in words for an operator; null while it can. */
   unavailableReason(): string | null;
+  /** Why no traffic should come yet, though what is asked is answered; null where it may, as it may where there is no such thing. */
+  startingReason?(): string | null;
   /** What is held in memory; null where records are kept nowhere else. */
   cacheFigures(): CacheFigures | null;
   close(): Promise<void>;

@@ -29,6 +29,10 @@ export class RecordKeyStore implements KeyStore {
     return this.#records.unavailableReason();
   }
 
+  startingReason(): string | null {
+    return this.#records.startingReason?.() ?? null;
+  }
+
   close(): Promise<void> {
     return this.#records.close();
   }

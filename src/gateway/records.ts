@@ -39,7 +39,18 @@ const metaRecordSchema = Type.Object({
   version: Type.Literal(1),
   generation: Type.String({ minLength: 1, maxLength: 64 }),
   projectedAt: Type.String({ maxLength: 40 }),
+  /** The registry's database. An earlier release of the registry names none. */
+  database: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
+  /** The run ids of the servers whose records the registry compared with its database. An earlier release names none. */
+  servers: Type.Optional(
+    Type.Array(Type.String({ pattern: '^[0-9a-zA-Z_-]{1,64}$' }), { minItems: 1, maxItems: 1000 }),
+  ),
+  /** The most replicas that the registry has seen behind the server: any of them may take its place. */
+  replicas: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000 })),
 });
+
+/** What `mg:meta` says: the store is seeded, with whose records, and on which servers. */
+export type MetaRecord = Static<typeof metaRecordSchema>;
 
 /** What a key store holds under `mg:key:<lookupId>`. Fields beyond these are ignored. */
 export type KeyRecord = Static<typeof keyRecordSchema>;
@@ -83,9 +94,17 @@ const recordProblems: Readonly<Record<JsonProblem, string>> = {
  */
 export const parseMetaRecord = recordParser(metaRecordSchema);
 
-const parseKeyRecord = recordParser(keyRecordSchema);
+/**
+ * Reads a key's record.
+ * @throws MalformedRecord
+ */
+export const parseKeyRecord = recordParser(keyRecordSchema);
 
-const parseMerchantRecord = recordParser(merchantRecordSchema);
+/**
+ * Reads a merchant's record.
+ * @throws MalformedRecord
+ */
+export const parseMerchantRecord = recordParser(merchantRecordSchema);
 
 /** A key's part of a credential. */
 export type CompiledKey = Pick<

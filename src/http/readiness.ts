@@ -6,7 +6,7 @@ import type { WarmUp } from './warm-up.js';
 
 /** What the gateway's state depends on. */
 interface ReadinessSources {
-  readonly keyStore: Pick<KeyStore, 'unavailableReason'>;
+  readonly keyStore: Pick<KeyStore, 'unavailableReason' | 'startingReason'>;
   readonly torExits: Pick<TorExits, 'unavailableReason'>;
   readonly accessLog: Pick<LineSink, 'problem'>;
   readonly clock: Clock;
@@ -33,7 +33,7 @@ export class Readiness {
   /** Why the gateway is not ready for traffic; empty while it is. */
   readonly problems = (): string[] => {
     const { keyStore, torExits } = this.#sources;
-    const storeProblem = keyStore.unavailableReason();
+    const storeProblem = keyStore.unavailableReason() ?? keyStore.startingReason?.() ?? null;
     const torProblem = torExits.unavailableReason();
     const logProblem = this.refusingLogProblem();
     return [

@@ -1,3 +1,4 @@
+import { ulid } from 'ulid';
 import type { NewEvent } from './events/repository.js';
 import { recordEvents } from './events/repository.js';
 import type { RegistryContext } from './registry-context.js';
@@ -36,12 +37,13 @@ export async function makeChange<Result>(
         .returning('value')
         .executeTakeFirstOrThrow();
       const now = clock.now();
+      const change = ulid(now);
       const { result, changed } = await act({ transaction, revision, now });
       if (changed === null) throw new NothingChanged(result);
       await recordEvents(transaction, changed.events, { at: now, actor, revision });
       await transaction
         .insertInto('outbox')
-        .values(changed.records.map((name) => ({ revision, name })))
+        .values(changed.records.map((name) => ({ revision, name, change })))
         .execute();
       return result;
     });

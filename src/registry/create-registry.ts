@@ -16,6 +16,7 @@ import type { Clock, Logger, RecordsStore, Timers } from './ports.js';
 import type { Projector } from './projection/projector.js';
 import { followChanges, followProjection } from './propagation.js';
 import type { RegistryDatabase } from './registry-database.js';
+import { restoreRoutes } from './restores/routes.js';
 import { showRegistry } from './registry-metrics.js';
 
 /** What the admin API is made with. */
@@ -35,22 +36,39 @@ export interface RegistryOptions {
   readonly logger?: Logger | undefined;
 }
 
+/** What may be asked of a gateway whose own limit is not known: at least the default of `maxStaleSeconds`. */
+const leastStaleSeconds = 30;
+
+/** How long a gateway may use what it holds at most, and a second, in milliseconds. */
+export function longestLifetime(maxStaleSeconds: number): number {
+  return (Math.max(maxStaleSeconds, leastStaleSeconds) + 1) * 1000;
+}
+
 /** Makes the admin API: merchants, keys, events and gateways. It projects nothing by itself: it tells the projector. */
 export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
-  const { database, store, projector } = options;
+  const { database, projector } = options;
+  const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
   const app = createRestApp({ logger, admit: requireToken(token) });
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
-  showRegistry(new ApiMetrics(app, 'registry'), { database, writes, store, projector });
+  showRegistry(new ApiMetrics(app, 'registry'), { ...sources, writes });
   const context = {
     ...options,
     onChange: () => {
       projector.changed();
     },
-    confirm: followChanges(options),
+    confirm: followChanges(sources),
   };
-  const importing = importRoutes(followProjection(options));
-  for (const addRoutes of [merchantRoutes, keyRoutes, importing, exportRoutes, gatewayRoutes(store), eventRoutes]) {
+  const importing = importRoutes(followProjection(sources));
+  for (const addRoutes of [
+    merchantRoutes,
+    keyRoutes,
+    importing,
+    exportRoutes,
+    gatewayRoutes(sources),
+    eventRoutes,
+    restoreRoutes,
+  ]) {
     addRoutes(app, context);
   }
   addHealth(app, { database, writes, projector });

@@ -20,7 +20,10 @@ export const registryDescription: ApiDescription = {
   security: { token: { type: 'http', scheme: 'bearer' } },
   failuresOf,
   headersOf: (route) => (isRead(route) ? [] : [actor]),
-  alsoAnswers: (route) => (isRead(route) ? {} : { 202: 'Kept, but not yet written to the store of the gateways' }),
+  alsoAnswers: (route) =>
+    isRead(route)
+      ? {}
+      : { 202: 'Kept, but not yet in the store of the gateways, or perhaps unknown to a gateway that nobody can name' },
 };
 
 function failuresOf(route: DescribedRoute): Record<number, string> {

@@ -1,8 +1,5 @@
-import type { parseMetaRecord } from '../gateway/records.js';
+import type { MetaRecord } from '../gateway/records.js';
 import type { Environment } from '../policy/key-format.js';
-
-/** What the store says of itself: it is seeded, and with whose records. */
-export type MetaRecord = ReturnType<typeof parseMetaRecord>;
 
 /** What stands in the store as its meta record: of no generation where it is damaged, or of a layout that is not known. */
 export type StoredMeta = MetaRecord | { readonly generation: null };
@@ -14,16 +11,78 @@ export interface StoreEntry {
   readonly value: object | null;
 }
 
-/** A gateway that has lately acknowledged a revision. */
-export interface LiveGateway {
+/** How far the store is: the number of the newest change whose records it has, and that change's name. */
+export interface Position {
+  readonly revision: number;
+  /** Two changes can have the same number, where a database was restored from a backup. */
+  readonly change: string;
+}
+
+/** What a store says of itself at one moment. */
+export interface StoreLook {
+  /** At another number, the connections lead elsewhere, or something may have been missed. */
+  readonly epoch: number;
+  /** The run ids of the servers that hold the records, in their order; empty where they may not be asked for. */
+  readonly servers: readonly string[];
+  /** How many replicas could take a server's place. */
+  readonly replicas: number;
+  /** Null where there is none: then nobody's records are there, or somebody took it away so that all is written anew. */
+  readonly meta: StoredMeta | null;
+  /** The revision that was published last; 0 where there was none, or one that is no revision. */
+  readonly revision: number;
+  /** The name of that change; null where the store does not name it. */
+  readonly change: string | null;
+  /** False where a part of the store was emptied, or went back. */
+  readonly isWhole: boolean;
+}
+
+/** A gateway's acknowledgement, and what was heard of the gateway. */
+export interface SeenGateway {
   readonly instanceId: string;
+  /** How long nothing was heard of it, on this process's clock; it was counted anew where something may have been missed. */
+  readonly silentMilliseconds: number;
+  /** By how much the gateway's clock is ahead of this process's; null where that is not known. */
+  readonly clockSkewMilliseconds: number | null;
+  /** Null where none stands, or one that cannot be read. */
+  readonly acknowledgement: GatewayAcknowledgement | null;
+}
+
+/** What a gateway acknowledges. What is undefined, a gateway of an earlier release does not say. */
+interface GatewayAcknowledgement {
   readonly revision: number;
   readonly environment: Environment;
   readonly host: string;
   /** ISO 8601. */
   readonly startedAt: string;
-  /** Whether it has missed several acknowledgements in a row: it has probably vanished, and will not confirm soon. */
-  readonly isSilent?: boolean;
+  /** The history that the revision counts in. */
+  readonly generation?: string | undefined;
+  /** The number of the gateway's beat. */
+  readonly beat?: number | undefined;
+  /** How long the gateway may use what it holds, and a second. */
+  readonly lifetimeMilliseconds?: number | undefined;
+  readonly version?: string | undefined;
+  /** The gateway has decided its last request. */
+  readonly leaving?: boolean | undefined;
+}
+
+/** The gateways at one moment. */
+export interface SeenGateways {
+  /** As in `StoreLook`. */
+  readonly epoch: number;
+  /** The generation of a store whose meta record names its servers; null where it does not. */
+  readonly generation: string | null;
+  /** Whether every notice has been heard that was sent before the question. */
+  readonly isHearing: boolean;
+  readonly gateways: readonly SeenGateway[];
+}
+
+/** The registry's leave for a gateway to use what it holds. */
+export interface GatewayGrant {
+  readonly instanceId: string;
+  readonly generation: string;
+  /** The newest beat that the registry has seen. */
+  readonly beat: number;
+  readonly lifetimeMilliseconds: number;
 }
 
 /**
@@ -31,18 +90,14 @@ export interface LiveGateway {
  * is rejected where the store cannot be asked; a write that is rejected may still have happened.
  */
 export interface RecordsStore {
-  /** Null where there is none: then nobody's records are there, or somebody took it away so that all is written anew. */
-  readMeta(): Promise<StoredMeta | null>;
-  /**
-   * Begins to look at the store and to write it. What another process has begun ends by that, on one server: it publishes nothing more.
-   * @returns whether each part of it has every change that was written: false where one was emptied, or went back
-   */
-  begin(): Promise<boolean>;
-  /**
-   * Says that the store is complete up to a revision: everything was written since `begin()`. Rejected where a part of the
-   * store is not what it was then.
-   */
-  writeMeta(meta: MetaRecord, revision: number): Promise<void>;
+  /** Whether the gateway that reads the store ends with this process, and holds nothing: nobody can then have been forgotten. */
+  readonly endsWithProcess: boolean;
+  /** Whether another server can take this one's place without the registry. */
+  readonly canFailOver: boolean;
+  /** Rejected, where sentinels or the masters of a Cluster are to name the server, while a majority does not name this one. */
+  look(): Promise<StoreLook>;
+  /** Begins to write. What another process has begun ends by that, on one server: it publishes nothing more. */
+  begin(): Promise<void>;
   /**
    * Writes all of them or, where it is rejected, perhaps some. An adapter splits what is too much for one command. What the
    * store holds of a later change stays.
@@ -52,16 +107,24 @@ export interface RecordsStore {
   write(entries: readonly StoreEntry[], change: number): Promise<number>;
   /** The same for records that are written anew, and have not changed. @param revision up to which they replace what is there */
   rewrite(entries: readonly StoreEntry[], revision: number): Promise<number>;
-  /** The revision that was published last; 0 where there was none, or one that is no revision. */
-  readRevision(): Promise<number>;
   /**
-   * Tells gateways that every record of this revision is written, which they then acknowledge. Rejected, on one server, where it
+   * Tells gateways that every record up to this change is written, which they then acknowledge. Rejected, on one server, where it
    * is not the one, or lacks some of what was written, since `begin()`: another may have taken its place. Rejected, in a Cluster,
    * where a later revision was published.
    */
-  publishRevision(revision: number): Promise<void>;
-  /** Those that live, of every environment. */
-  gateways(): Promise<readonly LiveGateway[]>;
+  publish(position: Position): Promise<void>;
+  /**
+   * Says that the store is complete: everything was written since `begin()`, up to this change. The meta record is written
+   * last. Rejected where a part of the store is not what it was then.
+   */
+  complete(meta: MetaRecord, position: Position): Promise<void>;
+  /** Every gateway that has an acknowledgement, of every environment, and those of the roster. @param roster their instance ids */
+  gateways(roster: readonly string[]): Promise<SeenGateways>;
+  grant(grants: readonly GatewayGrant[]): Promise<void>;
+  /** Takes away grants, then acknowledgements. */
+  removeGateways(instanceIds: readonly string[]): Promise<void>;
+  /** Records as they are stored, in the order of the names; null for one that is not there, or is not JSON. */
+  read(names: readonly string[]): Promise<readonly StoreEntry[]>;
   /** The names that begin so; one that comes or goes meanwhile may be left out, and one may come twice. */
   names(prefix: string): AsyncIterable<string>;
 }

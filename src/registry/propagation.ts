@@ -1,6 +1,12 @@
 import type { Environment } from '../policy/key-format.js';
 import type { Static } from '../typebox/typebox.js';
-import type { Clock, LiveGateway, RecordsStore, Timers } from './ports.js';
+import {
+  knownGateways,
+  type GatewaySources,
+  type KnownGateway,
+  type KnownGateways,
+} from './gateways/known-gateways.js';
+import type { Clock, Timers } from './ports.js';
 import type { propagationSchema } from './propagation-schema.js';
 
 /** How far a change has come. */
@@ -13,8 +19,7 @@ export type Confirmation = (revision: number, environment: Environment | null) =
 export type ProjectionWait = (revision: number) => Promise<boolean>;
 
 /** What is asked about the way of a change. */
-export interface PropagationSources {
-  readonly store: Pick<RecordsStore, 'gateways'>;
+export interface PropagationSources extends GatewaySources {
   readonly projector: {
     /** Whether every record of this revision, and of those before it, is in the store. */
     hasProjected(revision: number): Promise<boolean>;
@@ -23,19 +28,18 @@ export interface PropagationSources {
   };
   readonly clock: Clock;
   readonly timers: Timers;
-  /** How long a gateway may honour what it holds, once it cannot hear the store. */
-  readonly maxStaleSeconds: number;
 }
 
+const forgottenId = 'unknown';
 const longestWaitMilliseconds = 2000;
 const firstPauseMilliseconds = 4;
 const longestPauseMilliseconds = 100;
-/** A gateway counts as living until its acknowledgement expires, so its last contact may lie this far back. */
-const acknowledgementMarginSeconds = 15;
+/** A gateway that has missed four beats has vanished, or is cut off, or its process is stopped. */
+const silentMilliseconds = 2000;
 
 /** Follows changes to the gateways. */
 export function followChanges(sources: PropagationSources): Confirmation {
-  const { clock, timers, maxStaleSeconds } = sources;
+  const { clock, timers } = sources;
   return async (revision, environment) => {
     const begun = clock.now();
     const watch = new Watch(sources, revision, environment);
@@ -45,20 +49,34 @@ export function followChanges(sources: PropagationSources): Confirmation {
     deadline.cancel();
 
     const now = clock.now();
-    const staleUntil = new Date(now + (maxStaleSeconds + acknowledgementMarginSeconds) * 1000).toISOString();
-    const { isProjected, gateways, pending } = watch;
+    const { isProjected, gateways, pending, forgotten } = watch;
+    const waited = pending.map(({ instanceId, host, lifetimeMilliseconds, silentMilliseconds: silent }) => ({
+      ...{ instanceId, host },
+      staleUntil: isProjected ? iso(now + Math.max(0, lifetimeMilliseconds - silent)) : null,
+    }));
     return {
       gateways: gateways?.length ?? null,
       confirmed: (gateways?.length ?? 0) - pending.length,
-      pending: pending.map(({ instanceId, host }) => ({
-        instanceId,
-        host,
-        staleUntil: isProjected ? staleUntil : null,
-      })),
+      pending: forgotten === null ? waited : [...waited, forgottenGateways(isProjected ? forgotten.until : null)],
       milliseconds: now - begun,
       ...(isProjected ? {} : { projected: false as const }),
     };
   };
+}
+
+/** Stands for gateways that use records and are not in the roster: the database was restored, say, and has forgotten them. */
+function forgottenGateways(until: number | null): Propagation['pending'][number] {
+  const host = 'gateways that this database may have forgotten';
+  return { instanceId: forgottenId, host, staleUntil: until === null ? null : iso(until) };
+}
+
+/** Whether an entry stands for gateways that nobody can name. */
+export function isForgotten({ instanceId }: Propagation['pending'][number]): boolean {
+  return instanceId === forgottenId;
+}
+
+function iso(milliseconds: number): string {
+  return new Date(milliseconds).toISOString();
 }
 
 /** Follows changes to the store. */
@@ -77,7 +95,9 @@ export function followProjection(sources: PropagationSources): ProjectionWait {
 class Watch {
   isProjected = false;
   /** Those of the environment, as they were last seen; null where they could not be asked. */
-  gateways: readonly LiveGateway[] | null = null;
+  gateways: readonly KnownGateway[] | null = null;
+  /** Set while there may be gateways that are not known, with the end of that, if it is known. */
+  forgotten: { readonly until: number | null } | null = null;
   readonly #sources: PropagationSources;
   readonly #revision: number;
   readonly #environment: Environment | null;
@@ -92,8 +112,8 @@ class Watch {
     this.#environment = environment;
   }
 
-  get pending(): readonly LiveGateway[] {
-    return (this.gateways ?? []).filter(({ revision }) => revision < this.#revision);
+  get pending(): readonly KnownGateway[] {
+    return (this.gateways ?? []).filter(({ revision }) => (revision ?? -1) < this.#revision);
   }
 
   /** Records come before gateways: what a gateway acknowledged earlier says nothing about them. */
@@ -131,13 +151,20 @@ class Watch {
 
   async #askGateways(): Promise<boolean> {
     const turn = (this.#asked += 1);
-    const all = await this.#sources.store.gateways().catch(() => null);
-    // An answer that was overtaken by a later one tells what was before.
-    if (all === null || turn < this.#answered) return false;
+    const known = await knownGateways(this.#sources).catch(() => null);
+    // A reply that was overtaken by a later one tells what was before.
+    if (known === null || turn < this.#answered) return false;
     this.#answered = turn;
-    this.gateways = all.filter(({ environment }) => this.#environment === null || environment === this.#environment);
-    // One that has vanished stays pending, but it will not confirm within the wait.
-    return this.pending.every(({ isSilent = false }) => isSilent);
+    this.gateways = known.gateways.filter((one) => this.#environment === null || one.environment === this.#environment);
+    this.forgotten = known.isComplete ? null : { until: known.completeAt };
+    return this.#isOver(known);
+  }
+
+  /** One that has vanished stays pending, but it will not confirm within the wait; nor does a longer wait end within it. */
+  #isOver({ isComplete, completeAt }: KnownGateways): boolean {
+    const ends =
+      isComplete || (completeAt !== null && completeAt - this.#sources.clock.now() > longestWaitMilliseconds);
+    return ends && this.pending.every((one) => one.silentMilliseconds >= silentMilliseconds);
   }
 }
 

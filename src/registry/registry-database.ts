@@ -24,7 +24,7 @@ export async function openRegistryDatabase({
   try {
     await database
       .insertInto('revision')
-      .values({ id: 1, value: 0, generation })
+      .values({ id: 1, value: 0, generation, is_open: 1 })
       .onConflict((conflict) => conflict.doNothing())
       .execute();
     await database

@@ -1,20 +1,18 @@
 import type { WriteProbe } from '../database/write-probe.js';
 import type { ApiMetrics } from '../rest/api-metrics.js';
-import type { RecordsStore } from './ports.js';
+import { knownGateways, type GatewaySources } from './gateways/known-gateways.js';
 import { readHistory } from './projection/history.js';
 import { oldestWaiting } from './projection/outbox.js';
-import type { RegistryDatabase } from './registry-database.js';
 
 /** What the figures are taken from. */
-export interface RegistryFigures {
-  readonly database: RegistryDatabase;
+export interface RegistryFigures extends GatewaySources {
   readonly writes: Pick<WriteProbe, 'problem'>;
-  readonly store: Pick<RecordsStore, 'gateways'>;
   readonly projector: { readonly isFailing: boolean };
 }
 
 /** Shows how far changes have come: into the database, into the store of the gateways, and to the gateways. */
-export function showRegistry(metrics: ApiMetrics, { database, writes, store, projector }: RegistryFigures): void {
+export function showRegistry(metrics: ApiMetrics, { writes, projector, ...sources }: RegistryFigures): void {
+  const { database } = sources;
   const newest = async (): Promise<number> => (await readHistory(database)).revision;
   metrics.gauge('registry_ready', '1 while the database can be written to, 0 while it cannot.', async () =>
     Number((await writes.problem()) === null),
@@ -34,12 +32,29 @@ export function showRegistry(metrics: ApiMetrics, { database, writes, store, pro
     '1 while this process cannot write to the store of the gateways, 0 while it can, or need not.',
     () => Number(projector.isFailing),
   );
-  metrics.gauge('registry_gateways', 'Gateways that are alive.', async () => (await store.gateways()).length);
+  metrics.gauge(
+    'registry_gateways',
+    'Gateways that may use what they hold.',
+    async () => (await knownGateways(sources)).gateways.length,
+  );
+  metrics.gauge(
+    'registry_roster_complete',
+    '1 while the roster names every gateway that may use a record, 0 while it may lack one: then no change is in force.',
+    async () => Number((await knownGateways(sources)).isComplete),
+  );
+  metrics.gauge(
+    'registry_held_back_records',
+    'Keys and merchants that stay inactive after the database was restored, until an operator lifts each one.',
+    async () => {
+      const held = database.selectFrom('held_back').select((it) => it.fn.countAll<number>().as('count'));
+      return (await held.executeTakeFirstOrThrow()).count;
+    },
+  );
   metrics.gauge(
     'registry_acknowledged_revision',
-    'Number of the newest change that every gateway that is alive has acknowledged; NaN where there is none.',
+    'Number of the newest change that every gateway has acknowledged; NaN where there is none.',
     async () => {
-      const acknowledged = (await store.gateways()).map(({ revision }) => revision);
+      const acknowledged = (await knownGateways(sources)).gateways.map(({ revision }) => revision ?? 0);
       return acknowledged.length === 0 ? NaN : Math.min(...acknowledged);
     },
   );

@@ -2,7 +2,8 @@ import type { AddressInfo } from 'node:net';
 import { openSession } from '../database/session/database-session.js';
 import { asListenError } from '../config/listen-error.js';
 import { readToken } from './administrator.js';
-import { createRegistry, type RegistryOptions } from './create-registry.js';
+import { createRegistry, longestLifetime, type RegistryOptions } from './create-registry.js';
+import { Roster } from './gateways/roster.js';
 import { Projector } from './projection/projector.js';
 import { newId } from './registry-context.js';
 import { openRegistryDatabase, type RegistryDatabase } from './registry-database.js';
@@ -29,6 +30,9 @@ export interface RunningRegistry {
   close(): Promise<void>;
 }
 
+/** A store that answers is compared within that, unless everything has to be written anew. */
+const firstPassMilliseconds = 1_000;
+
 /**
  * Opens the database, brings it up to date, takes requests, and projects. It starts also while the store is away.
  * @throws DatabaseError
@@ -48,12 +52,30 @@ export async function startRegistry({
   const session = openSession({ url: databaseUrl }, () => {
     projector.wake();
   });
-  const projector = new Projector({ ...options, database, session, newGeneration, holder: newGeneration() });
+  const shared = { ...options, database, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
+  const projector = new Projector({ ...shared, session, newGeneration, holder: newGeneration() });
+  const roster = new Roster({
+    ...shared,
+    projection: projector.projection,
+    onWork: () => {
+      projector.changed();
+    },
+  });
   const app = createRegistry({ ...options, database, projector, token });
   app.addHook('onClose', async () => {
+    await roster.stop();
     await projector.stop();
     await session.close();
     await database.destroy();
+  });
+  projector.wake();
+  // Compared before its first change, a new database can have forgotten nobody.
+  await new Promise<void>((resolve) => {
+    const cancel = options.timers.after(firstPassMilliseconds, resolve);
+    void projector.nextPass().then(() => {
+      cancel();
+      resolve();
+    });
   });
   try {
     await app.listen({ host, port });
@@ -61,7 +83,7 @@ export async function startRegistry({
     await app.close();
     throw asListenError(error, 'registry.listen', { host, port });
   }
-  projector.wake();
+  roster.start();
   const address = app.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
   return {

@@ -50,6 +50,8 @@ interface EventRow {
 interface OutboxRow {
   revision: number;
   name: string;
+  /** The name of that change; null where an earlier release made it. */
+  change: Generated<string | null>;
 }
 
 /** The one row that every change counts up. */
@@ -58,11 +60,57 @@ interface RevisionRow {
   value: number;
   /** Which history this is: a store with another one's records is filled anew. */
   generation: string;
+  /** The run ids of the servers that were last compared with this database, apart by commas; null: they are to be. */
+  servers: Generated<string | null>;
+  /** 0 while a gateway may use records of which this database does not know. */
+  is_open: Generated<number>;
+  /** When that ends; null where it is not known yet, or has ended. */
+  opens_at: Generated<number | null>;
+  /** The newest change that was published in this generation. */
+  published_revision: Generated<number>;
+  published_change: Generated<string | null>;
+}
+
+/** The roster: a gateway that may use what it holds. */
+interface GatewayRow {
+  instance_id: string;
+  host: string;
+  environment: Environment;
+  /** Null for a gateway of an earlier release, which does not say. */
+  version: string | null;
+  first_seen: number;
+  /** From when on it can hold nothing, counted from the last sign of life. */
+  lifetime_milliseconds: number;
+  /** The change that put it here. */
+  revision: number;
 }
 
 /** A history that this database had before, and whose records a store may still have. */
 interface FormerGenerationRow {
   generation: string;
+}
+
+/** A time after which this database may lack changes. */
+interface RestoreRow {
+  seq: Generated<number>;
+  found_at: number;
+  /** The newest moment that the database knew of; null where it knew of none. */
+  newest_at: number | null;
+  /** 1 where somebody knew a change that the database lacks; 0 where nobody is left who could know one. */
+  is_certain: number;
+}
+
+/** A key or merchant that is inactive because somebody knew it as inactive under a later revision than the restored database. */
+interface HeldBackRow {
+  /** Of the key or the merchant. */
+  id: string;
+  kind: 'key' | 'merchant';
+  merchant_id: string;
+  /** Who knew: `store`, or the instance id of a gateway. */
+  source: string;
+  /** What the restored database says, as JSON: the columns that were changed. */
+  was: string;
+  found_at: number;
 }
 
 /** The one row that says which process projects. It changes each time the lease is prolonged; 0: it was given up. */
@@ -80,5 +128,8 @@ export interface RegistryTables {
   outbox: OutboxRow;
   revision: RevisionRow;
   former_generations: FormerGenerationRow;
+  gateways: GatewayRow;
+  held_back: HeldBackRow;
+  restores: RestoreRow;
   projector: ProjectorRow;
 }

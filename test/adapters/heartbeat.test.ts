@@ -20,7 +20,11 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
       epoch: 0,
       partLost: null,
       readState: () => store.answer(),
-      ...{ catchUp: nothing, put: nothing, remove: nothing, close: () => undefined },
+      servers: null,
+      acknowledge: () => Promise.resolve(null),
+      witness: () => 'none',
+      confirm: () => Promise.resolve(true),
+      ...{ catchUp: nothing, remove: nothing, close: () => undefined },
       read: () => Promise.resolve(null),
     },
     outage: new Outage({ onLost: () => undefined, onFound: () => undefined }),
@@ -28,7 +32,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
     identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => Date.now() },
     maxStaleMilliseconds: 30_000,
-    onCaughtUp: () => undefined,
+    ...{ onCaughtUp: () => undefined, onForget: () => undefined, onNotice: () => undefined, holds: () => true },
   });
   /** From now on a question is left without an answer until this is called. */
   const silence = (): (() => void) => {

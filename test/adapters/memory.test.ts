@@ -6,6 +6,7 @@ import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { readRecordsFile } from '../../src/adapters/memory/records-file.js';
 import { OperatorError } from '../../src/config/operator-error.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
+import type { RecordsStore } from '../../src/registry/ports.js';
 import { keyStoreContract, seededKey, seededRecords } from './key-store-contract.js';
 
 t.test('the memory key store obeys the contract of key stores', (t) => {
@@ -160,4 +161,60 @@ t.test('a record under a name that no key has a hash for is told of', (t) => {
   new MemoryRecords(records, (storeKey) => told.push(storeKey));
   t.same(told, [upperCase]);
   t.end();
+});
+
+const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
+
+t.test('a registry in the same process writes the records that its gateway reads', async (t) => {
+  const started = { host: 'h', version: '1.2.3', startedAt: '2026-01-01T00:00:00.000Z' };
+  const records = new MemoryRecords({}, undefined, { instanceId: 'here', environment: 'test', ...started });
+  const registry: RecordsStore = records;
+  const own = { endsWithProcess: true, canFailOver: false };
+  t.match(records, own, 'nobody can have been forgotten, and no other server takes its place');
+  const look = await registry.look();
+  const { servers } = look;
+  t.same(look, { epoch: 0, servers, replicas: 0, isWhole: true, meta: null, revision: 0, change: null });
+  t.equal(servers.length, 1, 'a server with a name: a registry waits for one that has none');
+  t.match(await registry.gateways([]), { generation: null, isHearing: true, gateways: [{ instanceId: 'here' }] });
+
+  await registry.begin();
+  const entries = Object.entries(seededRecords).filter(([name]) => /^mg:(key|merchant):/.test(name));
+  const written = entries.map(([name, value]) => ({ name: name.slice('mg:'.length), value: value as object }));
+  t.equal(await registry.rewrite(written, 4), 0, 'nothing of a later change stays');
+  t.match(records.unavailableReason(), /not seeded/, 'it is not complete');
+  await registry.complete({ ...meta, servers: [...servers] }, { revision: 4, change: 'fourth' });
+  t.equal(records.unavailableReason(), null);
+  t.match(records.key(seededId), { record: { keyId: 'key_1' }, source: 'store', ageMilliseconds: 0 });
+  t.match(await registry.look(), { epoch: 0, meta: { ...meta, servers }, revision: 4, change: 'fourth' });
+  const { gateways, generation } = await registry.gateways(['another']);
+  t.equal(generation, 'g');
+  t.match(gateways, [
+    { instanceId: 'here', silentMilliseconds: 0, acknowledgement: { generation: 'g', revision: 4, ...started } },
+  ]);
+  t.equal(gateways.length, 1);
+
+  const names: string[] = [];
+  for await (const name of registry.names('key:')) names.push(name);
+  t.same(
+    names.toSorted(),
+    written
+      .map(({ name }) => name)
+      .filter((name) => name.startsWith('key:'))
+      .toSorted(),
+  );
+  t.equal(await registry.write([{ name: `key:${seededId}`, value: null }], 5), 0);
+  t.match(records.key(seededId), { record: null }, 'the gateway reads it as it is written');
+  await registry.publish({ revision: 5, change: 'fifth' });
+  t.match(await registry.look(), { meta, revision: 5, change: 'fifth' });
+  t.match((await registry.gateways([])).gateways, [{ acknowledgement: { environment: 'test', revision: 5 } }]);
+  await registry.grant([{ instanceId: 'here', generation: 'g', beat: 1, lifetimeMilliseconds: 1 }]);
+  await registry.removeGateways(['here']);
+  t.equal((await registry.gateways([])).gateways.length, 1, 'it is there as long as the process');
+  t.same(await registry.read(['merchant:m_1']), [], 'a new process knows nothing that its database does not know');
+});
+
+t.test('records in memory that no gateway reads have no gateway', async (t) => {
+  const registry: RecordsStore = new MemoryRecords({});
+  await registry.complete(meta, { revision: 1, change: 'c' });
+  t.same(await registry.gateways(['gone']), { epoch: 0, generation: 'g', isHearing: true, gateways: [] });
 });

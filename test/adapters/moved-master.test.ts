@@ -53,7 +53,7 @@ const told = { environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:0
 
 async function publish(store: OpenedRecordsStore, revision: number): Promise<void> {
   await store.begin();
-  await store.publishRevision(revision);
+  await store.publish({ revision, change: 'c' });
 }
 
 for (const isLinked of [true, false]) {
@@ -74,8 +74,10 @@ for (const isLinked of [true, false]) {
       const counts = { environment: 'live', requestsPerSecond: 100, burst: 100, waitMilliseconds: 1_000 } as const;
       const rate = new RedisRate({ address, prefix: 'mg:', ...counts, ...untold });
       t.teardown(() => Promise.all([records.close(), registry.close(), rate.close()]));
-      const live = async (): Promise<string[]> =>
-        (await registry.gateways().catch(() => [])).map(({ instanceId }) => instanceId).sort();
+      const live = async (): Promise<string[]> => {
+        const seen = await registry.gateways([]).catch(() => null);
+        return (seen?.gateways ?? []).map(({ instanceId }) => instanceId).sort();
+      };
       await until(async () => (await live()).join() === 'g', 'the registry knows the gateway');
       await until(async () => (await rate.take('m_1')) !== null, 'counted together');
 

@@ -26,7 +26,7 @@ function failureOr(asked: Eventual<RecordRead<Value>>): Promise<unknown> {
 
 /** A cache over a store that answers when it is told to. */
 function setUp(over: Partial<CacheLimits> = {}) {
-  const hearing = { fresh: true, sinceKnownTrue: 0, beats: 0, onBeat: (): unknown => undefined };
+  const hearing = { fresh: true, sinceKnownTrue: 0, beats: 0, onBeat: (): void | Promise<void> => undefined };
   const clock = { now: 1_000_000 };
   const asked: { name: string; answer: (value: Answer) => void; fail: (error: Error) => void }[] = [];
   const port: Hearing = {
@@ -36,10 +36,10 @@ function setUp(over: Partial<CacheLimits> = {}) {
     get sinceKnownTrue() {
       return hearing.sinceKnownTrue;
     },
-    catchUp: () => {
+    staleMilliseconds: limits.maxStaleMilliseconds,
+    catchUp: async () => {
       hearing.beats += 1;
-      hearing.onBeat();
-      return Promise.resolve();
+      await hearing.onBeat();
     },
   };
   const read = (name: string) => new Promise<Answer>((answer, fail) => asked.push({ name, answer, fail }));
@@ -173,7 +173,8 @@ t.test('a record that was not there is asked for as soon as it changes: a new ke
 });
 
 t.test('an age of zero holds nothing for as much as a moment: each request asks', async (t) => {
-  const { put } = setUp({ maxAgeMilliseconds: -1, unknownMaxAgeMilliseconds: -1 });
+  const { hearing, put } = setUp({ maxAgeMilliseconds: -1, unknownMaxAgeMilliseconds: -1 });
+  hearing.sinceKnownTrue = 1001; // else what is held might be served while this test is held up
   for (let version = 1; version < 4; version += 1) {
     t.match(await put('a', { version }), { record: { version }, source: 'store' });
     t.match(await put('b', null), { record: null, source: 'store' });
@@ -183,7 +184,8 @@ t.test('an age of zero holds nothing for as much as a moment: each request asks'
 t.test(
   'what is known to be there is forgotten when the store says that it is not, and the other way round',
   async (t) => {
-    const { cache, put } = setUp({ maxAgeMilliseconds: -1 });
+    const { cache, hearing, put } = setUp({ maxAgeMilliseconds: -1 });
+    hearing.sinceKnownTrue = 1001; // else what is held might be served while this test is held up
     await put('a', { version: 1 });
     t.match(await put('a', null), { record: null, source: 'store' });
     t.same(cache.figures, { known: { entries: 0, evictions: 0 }, unknown: { entries: 1, evictions: 0 } });
@@ -191,13 +193,14 @@ t.test(
 );
 
 t.test('while the store is away, what is held is served until it is too old, and only what is held', async (t) => {
-  const { cache, hearing, next, put } = setUp();
+  const { cache, clock, hearing, next, put } = setUp();
   await put('a', { version: 1 });
   await put('nobody', null);
   cache.becomeStale();
   hearing.fresh = false;
   const askWhileAway = async (name: string, since: number) => {
     hearing.sinceKnownTrue = since;
+    clock.now += 1000;
     const got = failureOr(cache.get(name));
     (await next()).fail(new KeyStoreUnavailable('away'));
     return got;
@@ -210,12 +213,13 @@ t.test('while the store is away, what is held is served until it is too old, and
     'that something is not there is never said from memory',
   );
   t.type(await askWhileAway('b', 10), KeyStoreUnavailable);
-  hearing.sinceKnownTrue = 0;
+  [hearing.sinceKnownTrue, clock.now] = [0, clock.now + 1000];
   t.match(
     await put('a', { version: 2 }),
     { record: { version: 2 }, source: 'store' },
     'a store that answers comes first',
   );
+  hearing.sinceKnownTrue = 1001; // else it might be served as stale while this test is held up
   const defect = failureOr(cache.get('a'));
   (await next()).fail(new TypeError('a defect'));
   t.type(await defect, TypeError, 'a defect is not an outage');
@@ -232,7 +236,9 @@ t.test('a process that was stopped believes nothing before it has caught up', as
   t.match(await put('a', { version: 2 }), { record: { version: 2 }, source: 'store' });
   t.equal(hearing.beats, 1);
   hearing.fresh = false;
-  hearing.onBeat = () => (hearing.fresh = true);
+  hearing.onBeat = () => {
+    hearing.fresh = true;
+  };
   t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' }, 'what no notice spoke of is true');
 });
 
@@ -244,4 +250,36 @@ t.test('a record that cannot be used is held as what it is, and asked for again 
   t.equal(asked.length, 0, 'it is not read for each request');
   cache.drop(['a']);
   t.match(await put('a', { version: 2 }), { record: { version: 2 } });
+});
+
+t.test('whoever asks for what is held does not wait for a store that is silent', async (t) => {
+  const { cache, clock, hearing, asked, put } = setUp();
+  await put('a', { version: 1 });
+  hearing.fresh = false;
+  hearing.onBeat = () => new Promise(() => undefined);
+  t.match(await cache.get('a'), { record: { version: 1 }, source: 'stale' }, 'not for a beat');
+  hearing.onBeat = () => undefined;
+  [asked.length, clock.now] = [0, clock.now + 250];
+  t.match(await cache.get('a'), { record: { version: 1 }, source: 'stale' }, 'nor for the record');
+  t.equal(asked.length, 1, 'which is asked for all the same');
+});
+
+t.test('of many requests for what is held one waits for a Redis that is silent', async (t) => {
+  const { asked, cache, clock, hearing, put } = setUp();
+  await put('a', { version: 1 });
+  await put('b', { version: 1 });
+  hearing.fresh = false;
+  hearing.onBeat = () => new Promise(() => undefined);
+  t.match(await cache.get('a'), { record: { version: 1 }, source: 'stale' });
+  t.equal(hearing.beats, 1);
+  for (const name of ['a', 'b', 'a']) t.match(await cache.get(name), { record: { version: 1 }, source: 'stale' });
+  t.equal(hearing.beats, 1, 'the others are served at once');
+  t.equal(asked.length, 0);
+  clock.now += 250;
+  t.match(await cache.get('a'), { source: 'stale' });
+  t.equal(hearing.beats, 2, 'and now and then one tries again');
+  hearing.sinceKnownTrue = 1001;
+  const tooOld = cache.get('a');
+  t.equal(hearing.beats, 3, 'what is too old is not served');
+  void Promise.resolve(tooOld).catch(() => undefined);
 });

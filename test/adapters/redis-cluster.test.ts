@@ -15,7 +15,7 @@ import type { StoreEntry } from '../../src/registry/ports.js';
 import { keyStoreContract, seededRecords } from './key-store-contract.js';
 import { startCluster, until } from './redis-cluster.js';
 import type { ClusterServer, TestCluster } from './redis-cluster.js';
-import { withoutRedis } from './redis-server.js';
+import { runIdOf, withoutRedis } from './redis-server.js';
 import type { Teardown } from './redis-server.js';
 
 const limits: CacheLimits = {
@@ -40,11 +40,16 @@ function addressOf({ nodes }: TestCluster, commandTimeoutMilliseconds: number) {
 }
 
 /** The store as a registry writes it, once its connections are there. */
-async function openStore(t: Teardown, cluster: TestCluster, user: object = {}): Promise<OpenedRecordsStore> {
-  const store = openRecordsStore({ ...addressOf(cluster, 5_000), ...user }, 'mg:', quiet);
+async function openStore(
+  t: Teardown,
+  cluster: TestCluster,
+  user: object = {},
+  prefix = 'mg:',
+): Promise<OpenedRecordsStore> {
+  const store = openRecordsStore({ ...addressOf(cluster, 5_000), ...user }, prefix, quiet);
   t.teardown(() => store.close());
   await until(async () => {
-    await store.readMeta();
+    await store.look();
     return true;
   }, 'the store can be asked');
   return store;
@@ -95,17 +100,23 @@ const keyEntry = (lookupId: string, status: string, revision: number): StoreEntr
   },
 });
 
+const position = (revision: number) => ({ revision, change: `change-${revision}` });
+
+/** Whether the registry finds everything at every master that was written there. */
+async function isWhole(store: OpenedRecordsStore): Promise<boolean> {
+  return (await store.look()).isWhole;
+}
+
 /** Writes as a registry does that finds the store incomplete: everything, and then that it is complete. */
 async function rebuild(store: OpenedRecordsStore, entries: readonly StoreEntry[], revision: number): Promise<void> {
   await store.begin();
   await store.rewrite([{ name: 'merchant:m_1', value: merchant }, ...entries], revision);
-  await store.publishRevision(revision);
-  await store.writeMeta({ ...meta, projectedAt: new Date().toISOString() }, revision);
+  await store.complete({ ...meta, projectedAt: new Date().toISOString() }, position(revision));
 }
 
 async function acknowledged(store: OpenedRecordsStore, instanceId: string): Promise<number> {
-  const gateways = await store.gateways();
-  return gateways.find((one) => one.instanceId === instanceId)?.revision ?? -1;
+  const { gateways } = await store.gateways([]);
+  return gateways.find((one) => one.instanceId === instanceId)?.acknowledgement?.revision ?? -1;
 }
 
 /** A look-up id of which some master has the record. */
@@ -136,6 +147,92 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     t.equal(slotOf('mg:changed:{mg:revision}'), slotOf('mg:revision'));
   });
 
+  await t.test('a look names every master, and the change that was published last', async (t) => {
+    const own = await openStore(t, cluster, {}, 'look:');
+    const servers = (await Promise.all((await masters()).map(runIdOf))).toSorted();
+    t.equal(servers.length, 3);
+    t.match(await own.look(), { servers, meta: null, revision: 0, change: null, isWhole: false });
+    t.equal(own.canFailOver, true);
+    await own.begin();
+    await own.publish(position(2));
+    t.match(await own.look(), { revision: 2, change: 'change-2' });
+    t.equal(slotOf('look:change:{look:revision}'), slotOf('look:revision'), 'one script writes both');
+    await t.rejects(own.complete({ ...meta, servers }, position(1)), /another registry has published a later revision/);
+    t.equal((await own.look()).meta, null, 'it is not complete before its revision is published');
+    t.match(await own.look(), { revision: 2, change: 'change-2' }, 'and the change is that of the revision still');
+    await own.complete({ ...meta, servers }, position(3));
+    t.match(await own.look(), { meta: { ...meta, servers }, revision: 3, change: 'change-3', isWhole: true });
+    await cluster.set('look:revision', '4');
+    t.match(await own.look(), { revision: 4, change: null }, 'the name is that of another revision');
+  });
+
+  await t.test('gateways are seen and granted at every master, in the generation of these masters', async (t) => {
+    const own = await openStore(t, cluster, {}, 'seen:');
+    const servers = (await Promise.all((await masters()).map(runIdOf))).toSorted();
+    const instanceIds = ['a', 'b', 'c', 'd', 'e', 'f'];
+    const owners = await Promise.all(instanceIds.map((id) => cluster.ownerOf(`seen:gateway:${id}`)));
+    t.equal(new Set(owners.map(({ id }) => id)).size, 3, 'they are at different masters');
+    const put = (id: string, instanceId = id): Promise<void> => {
+      const told = { environment: 'live', host: 'h', startedAt: meta.projectedAt, now: Date.now() + 3_600_000 };
+      return cluster.set(`seen:gateway:${id}`, JSON.stringify({ instanceId, revision: 7, ...told }));
+    };
+    for (const id of instanceIds) await put(id, id === 'f' ? 'a' : id);
+    const generation = async (): Promise<string | null> => (await own.gateways([])).generation;
+    t.equal(await generation(), null);
+    for (const named of [undefined, [], servers.slice(1), [...servers, 'x'], ['x', 'y', 'z']]) {
+      await cluster.set('seen:meta', JSON.stringify({ ...meta, ...(named === undefined ? {} : { servers: named }) }));
+      t.equal(await generation(), null, `not where it names ${String(named)}`);
+    }
+    await cluster.set('seen:meta', JSON.stringify({ ...meta, servers }));
+    t.equal(await generation(), meta.generation);
+
+    const seen = async (...roster: string[]) => {
+      const { gateways, isHearing } = await own.gateways(roster);
+      t.equal(isHearing, true);
+      return new Map(gateways.map((one) => [one.instanceId, one]));
+    };
+    const first = await seen('gone');
+    t.same([...first.keys()].toSorted(), [...instanceIds, 'gone']);
+    t.match(first.get('e'), { acknowledgement: { revision: 7, host: 'h' } });
+    for (const id of ['f', 'gone']) t.match(first.get(id), { acknowledgement: null }, `${id} has none of its own`);
+    await wait(300);
+    for (const id of ['a', 'b', 'c']) await put(id);
+    const second = await seen();
+    for (const id of ['a', 'b', 'c']) {
+      const { silentMilliseconds = 999, clockSkewMilliseconds = 0 } = second.get(id) ?? {};
+      t.ok(silentMilliseconds < 300 && Math.abs((clockSkewMilliseconds ?? 0) - 3_600_000) < 1_000, `${id} was heard`);
+    }
+    const silence = async (): Promise<number> => {
+      const { gateways, isHearing } = await own.gateways([]);
+      const one = gateways.find(({ instanceId }) => instanceId === 'e');
+      if (one === undefined || !isHearing) throw new Error('it is not known');
+      return one.silentMilliseconds;
+    };
+    await wait(300);
+    t.ok((await silence()) >= 600, 'nothing was heard of this one');
+    const [elsewhere] = owners.filter(({ id }) => id !== owners[4]?.id);
+    await elsewhere?.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await until(async () => (await silence()) < 300, 'something may have been missed');
+
+    const grants = instanceIds.map((instanceId, beat) => ({
+      ...{ instanceId, beat, generation: 'g', lifetimeMilliseconds: 31_000 },
+    }));
+    await own.grant(grants);
+    for (const { instanceId, ...grant } of grants) {
+      t.same(JSON.parse((await cluster.get(`seen:grant:${instanceId}`)) ?? ''), grant);
+    }
+    await own.removeGateways(instanceIds.slice(1));
+    for (const id of instanceIds.slice(1)) {
+      t.same([await cluster.get(`seen:grant:${id}`), await cluster.get(`seen:gateway:${id}`)], [null, null]);
+    }
+    t.not(await cluster.get('seen:grant:a'), null);
+    const left = [...(await seen()).values()].filter(({ acknowledgement }) => acknowledgement !== null);
+    t.same(
+      left.map(({ instanceId }) => instanceId),
+      ['a'],
+    );
+  });
+
   await t.test('a Cluster that was never seeded decides nothing, and a rebuild completes it', async (t) => {
     const gateway = openGateway(t, cluster, 'unseeded');
     await until(
@@ -143,9 +240,9 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       'not seeded',
     );
     t.equal(await ask(gateway.store, lookupIdOf('svc_live_nobody', null)), 'could not ask');
-    t.equal(await store.begin(), false);
+    t.equal(await isWhole(store), false);
     await rebuild(store, [], 0);
-    t.equal(await store.begin(), true);
+    t.equal(await isWhole(store), true);
     await until(
       async () => (await ask(gateway.store, lookupIdOf('svc_live_nobody', null))).startsWith('absent'),
       'seeded',
@@ -156,21 +253,21 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
   await t.test('a registry that was paused does not set the revision back', async (t) => {
     const paused = await openStore(t, cluster);
     await paused.begin();
-    await store.publishRevision(2);
-    await t.rejects(paused.publishRevision(1), /another registry has published a later revision/);
-    t.equal(await store.readRevision(), 2);
-    await store.publishRevision(2);
+    await store.publish(position(2));
+    await t.rejects(paused.publish(position(1)), /another registry has published a later revision/);
+    t.equal((await store.look()).revision, 2);
+    await store.publish(position(2));
     for (const damaged of ['', 'x', '2.5', 'nan', 'inf', String(2 ** 51)]) {
       await cluster.set('mg:revision', damaged);
-      await store.publishRevision(1);
-      t.equal(await store.readRevision(), 1, `${damaged}: what is no revision is replaced`);
+      await store.publish(position(1));
+      t.equal((await store.look()).revision, 1, `${damaged}: what is no revision is replaced`);
     }
     const owner = await cluster.ownerOf('mg:revision');
     await owner.client.del('mg:revision');
     await owner.client.rpush('mg:revision', 'a list');
-    t.equal(await store.readRevision(), 0, 'nor is what is no text an outage');
-    await store.publishRevision(1);
-    t.equal(await store.readRevision(), 1);
+    t.equal((await store.look()).revision, 0, 'nor is what is no text an outage');
+    await store.publish(position(1));
+    t.equal((await store.look()).revision, 1);
     await cluster.set('mg:revision', '0');
   });
 
@@ -220,7 +317,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
   const change = async (lookupId: string, status: string): Promise<number> => {
     revision += 1;
     await store.write([keyEntry(lookupId, status, revision)], revision);
-    await store.publishRevision(revision);
+    await store.publish(position(revision));
     return revision;
   };
   await cluster.set('mg:meta', JSON.stringify(meta));
@@ -272,10 +369,10 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await until(async () => (await exits.read()) === null, 'the list of Tor exits can be asked for');
     const registry = await openStore(t, cluster, { username: 'registry', password: 'secret' });
     await rebuild(registry, active(), revision);
-    t.equal(await registry.begin(), true, 'and so can a registry');
+    t.equal(await isWhole(registry), true, 'and so can a registry');
     revision += 1;
     await registry.write([keyEntry(third, 'ACTIVE', revision)], revision);
-    await registry.publishRevision(revision);
+    await registry.publish(position(revision));
     for await (const name of registry.names('key:')) t.match(name, /^key:/);
     await until(async () => (await acknowledged(registry, 'limited')) === revision, 'acknowledged');
     await gateway.store.close();
@@ -310,7 +407,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
         'and nothing was unknown',
       );
       t.same([...told], [before], 'the revision is not acknowledged');
-      await t.rejects(store.gateways(), 'and a registry does not say who lives, or has everything');
+      await t.rejects(store.gateways([]), 'and a registry does not say who lives, or has everything');
       silent.signal('SIGCONT');
       await until(async () => (await acknowledged(store, 'short')) === revision, 'it goes on, and so do the gateways');
       for (const { client } of cluster.nodes) await client.config('SET', 'cluster-replica-no-failover', 'no');
@@ -360,17 +457,18 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       t.equal(await ask(keys, nobody), 'could not ask');
     }
     t.notOk(seen.has('absent (store)'), 'and a valid key was never unknown');
-    t.equal(await store.begin(), false, 'the registry finds it out');
+    t.equal(await isWhole(store), false, 'the registry finds it out');
+    await store.begin();
     await store.rewrite(active(), revision);
     await owner.client.flushall();
     await t.rejects(
-      store.writeMeta(meta, revision),
+      store.complete(meta, position(revision)),
       /it is begun anew/,
       'what was written meanwhile may be gone again',
     );
     t.equal(await ask(keys, first), 'could not ask');
     await rebuild(store, active(), revision);
-    t.equal(await store.begin(), true);
+    t.equal(await isWhole(store), true);
     await holdsAll();
     await until(async () => (await ask(keys, nobody)).startsWith('absent'), 'unknown keys are unknown again');
   });
@@ -397,18 +495,18 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await until(() => Promise.resolve(told.at(-1) === 'found'), 'told of');
     t.ok(told.length <= 4, `an outage is two lines, and not one for each attempt: ${told.join(', ')}`);
     const back = await change(first, 'ACTIVE').catch(async () => {
-      await until(async () => store.begin(), 'the registry has found the new master');
+      await until(() => isWhole(store), 'the registry has found the new master');
       return change(first, 'ACTIVE');
     });
     await until(async () => (await acknowledged(store, 'gateway-1')) >= back, 'changes are acknowledged again');
     t.match(await ask(keys, first), 'ACTIVE', 'and it is the new master that is heard');
-    t.equal(await store.begin(), true, 'nothing was lost');
+    t.equal(await isWhole(store), true, 'nothing was lost');
     await victim.restart();
     await cluster.settled();
   });
 
   await t.test('a promoted replica that lacks a revocation is not believed until it has it again', async (t) => {
-    await until(async () => store.begin(), 'whole');
+    await until(() => isWhole(store), 'whole');
     await holdsAll();
     await cluster.settled();
     const revisionOwner = await cluster.ownerOf('mg:revision');
@@ -444,16 +542,16 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       `never accepted: ${[...seen].join(', ')}`,
     );
     t.equal(await ask(late.store, id), 'could not ask');
-    await until(async () => !(await store.begin()), 'the registry finds it out');
+    await until(async () => !(await isWhole(store)), 'the registry finds it out');
     revision += 1;
     const slot = slotOf(`mg:key:${id}`);
     await store.write([{ ...keyEntry(id, 'ACTIVE', revision), name: `key:{${slotTags()[slot] ?? ''}}` }], revision);
-    await store.publishRevision(revision);
+    await store.publish(position(revision));
     await until(async () => (await acknowledged(store, 'late')) >= revision, 'another change in the slot');
     t.equal(await ask(late.store, id), 'could not ask', 'does not hide what the slot lacks');
     const entries = ids.map((one) => keyEntry(one, one === id ? 'REVOKED' : 'ACTIVE', revision));
     await rebuild(store, entries, revision);
-    t.equal(await store.begin(), true);
+    t.equal(await isWhole(store), true);
     for (const one of [keys, late.store])
       await until(async () => (await ask(one, id)) === 'REVOKED (cache)', 'repaired');
     await replica.client.config('SET', 'masteruser', '');
@@ -467,7 +565,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
 
   await t.test('while a slot moves to another master no notice is lost, and every key is answered', async (t) => {
     await cluster.settled();
-    await until(async () => store.begin(), 'whole');
+    await until(() => isWhole(store), 'whole');
     await holdsAll();
     const name = `mg:key:${second}`;
     const slot = String(slotOf(name));
@@ -501,7 +599,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     for (const node of [to, from, ...(await masters())])
       await node.client.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
     await cluster.settled();
-    await until(async () => store.begin(), 'the registry has found the new master, and nothing is lost');
+    await until(() => isWhole(store), 'the registry has found the new master, and nothing is lost');
     await changed('ACTIVE');
     t.equal((await cluster.ownerOf(name)).id, to.id);
     state.isRunning = false;

@@ -1,14 +1,20 @@
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { GatewayDirectory } from '../../src/adapters/redis/gateway-directory.js';
+import { connectRedis, openAnew } from '../../src/adapters/redis/connection.js';
 import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
 import type { OpenedRecordsStore } from '../../src/adapters/redis/open-records-store.js';
-import { startRedis, withoutRedis } from './redis-server.js';
-import type { RedisServer } from './redis-server.js';
+import { freePort, runIdOf, startRedis, withoutRedis } from './redis-server.js';
+import type { RedisServer, Teardown } from './redis-server.js';
+import { until } from './redis-cluster.js';
 
-function open(t: { teardown(handler: () => unknown): void }, server: RedisServer, prefix = 'mg:'): OpenedRecordsStore {
+const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
+const acknowledgement = { revision: 3, environment: 'live', host: 'h', startedAt: '2026-01-01T00:00:00.000Z' } as const;
+
+function open(t: Teardown, url: string, prefix = 'mg:', part: object = {}): OpenedRecordsStore {
   const address = {
-    ...{ url: server.url, sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null },
+    ...{ url, sentinels: null, masterName: 'mymaster', cluster: null, username: null, password: null, ca: null },
     commandTimeoutMilliseconds: 2_000,
+    ...part,
   };
   const store = openRecordsStore(address, prefix, { onLost: () => undefined, onFound: () => undefined });
   t.teardown(() => store.close());
@@ -17,38 +23,50 @@ function open(t: { teardown(handler: () => unknown): void }, server: RedisServer
 
 /** A store that is connected: nothing is queued while it is not. */
 async function connected(store: OpenedRecordsStore): Promise<OpenedRecordsStore> {
-  for (;;) {
-    try {
-      await store.readMeta();
-      return store;
-    } catch {
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
-  }
+  await until(async () => (await store.look()).isWhole, 'the store can be asked');
+  await until(async () => (await store.gateways([])).isHearing, 'and is heard');
+  return store;
 }
 
-const gateway = { revision: 3, environment: 'live', host: 'h', startedAt: '2026-01-01T00:00:00.000Z' } as const;
+function acknowledge({ client }: RedisServer, instanceId: string, part: object = {}): Promise<unknown> {
+  const text = JSON.stringify({ instanceId, ...acknowledgement, ...part });
+  return client.set(`mg:gateway:${instanceId}`, text, 'PX', 60_000);
+}
 
 t.test(
-  'records, meta and revision are written under the prefix, as the contract names them',
+  'records, meta and position are written under the prefix, as the contract names them',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
-    const store = await connected(open(t, server, 'a*[b]:'));
-    t.equal(await store.readMeta(), null);
-    t.equal(await store.readRevision(), 0);
-    const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
+    const { client } = server;
+    const store = await connected(open(t, server.url, 'a*[b]:'));
+    const servers = [await runIdOf(server)];
+    t.match(await store.look(), {
+      ...{ servers, replicas: 0, meta: null, revision: 0, change: null, isWhole: true },
+      epoch: Number,
+    });
     await store.begin();
-    await store.writeMeta(meta, 7);
-    t.same(await store.readMeta(), meta);
-    await store.publishRevision(7);
-    t.equal(await store.readRevision(), 7);
+    await store.publish({ revision: 7, change: 'seventh' });
+    t.match(await store.look(), { meta: null, revision: 7, change: 'seventh' });
+    await store.complete({ ...meta, servers, replicas: 0 }, { revision: 8, change: 'eighth' });
+    t.match(await store.look(), { meta: { ...meta, servers, replicas: 0 }, revision: 8, change: 'eighth' });
+    t.equal(await client.get('a*[b]:change'), '8:eighth');
     const many = Array.from({ length: 1234 }, (_, index) => ({ name: `key:${index}`, value: { index } }));
-    await store.write([...many, { name: 'merchant:m', value: { name: 'x' } }], 7);
-    await store.write([{ name: 'key:0', value: null }], 8);
-    t.equal(await server.client.get('a*[b]:key:1'), '{"index":1}');
-    t.equal(await server.client.get('a*[b]:key:0'), null);
-    await server.client.set('axb:key:foreign', '1');
+    await store.write([...many, { name: 'merchant:m', value: { name: 'x' } }], 8);
+    await store.write([{ name: 'key:0', value: null }], 9);
+    t.equal(await client.get('a*[b]:key:1'), '{"index":1}');
+    t.equal(await client.get('a*[b]:key:0'), null);
+    await client.set('a*[b]:key:damaged', '{');
+    await client.rpush('a*[b]:key:list', 'x');
+    t.same(await store.read(['key:1', 'key:0', 'key:damaged', 'key:list', 'merchant:m']), [
+      { name: 'key:1', value: { index: 1 } },
+      { name: 'key:0', value: null },
+      { name: 'key:damaged', value: null },
+      { name: 'key:list', value: null },
+      { name: 'merchant:m', value: { name: 'x' } },
+    ]);
+    await client.del('a*[b]:key:damaged', 'a*[b]:key:list');
+    await client.set('axb:key:foreign', '1');
     const names = new Set<string>();
     for await (const name of store.names('key:')) names.add(name);
     t.equal(names.size, 1233);
@@ -57,32 +75,125 @@ t.test(
       'and none of another prefix',
     );
     for (const damaged of ['', '{', '[]', '{"version":2}']) {
-      await server.client.set('a*[b]:meta', damaged);
-      t.same(await store.readMeta(), { generation: null }, `${damaged}: there is one, of nobody that is known`);
+      await client.set('a*[b]:meta', damaged);
+      t.same((await store.look()).meta, { generation: null }, `${damaged}: there is one, of nobody that is known`);
     }
     for (const damaged of ['x', '-1', '1.5', String(2 ** 51)]) {
-      await server.client.set('a*[b]:revision', damaged);
-      t.equal(await store.readRevision(), 0, damaged);
+      await client.set('a*[b]:revision', damaged);
+      t.match(await store.look(), { revision: 0, change: null }, damaged);
+    }
+    await client.set('a*[b]:revision', '8');
+    for (const damaged of ['', 'eighth', '7:seventh', '8:', '8', '8:a b', `8:${'x'.repeat(65)}`, '-8:x']) {
+      await client.set('a*[b]:change', damaged);
+      t.match(await store.look(), { revision: 8, change: null }, `${damaged}: not the name of that change`);
     }
     // The registry writes everything anew over what is damaged; a failure here would have it wait for a Redis that is well.
-    for (const name of ['meta', 'revision']) {
-      await server.client.del(`a*[b]:${name}`);
-      await server.client.rpush(`a*[b]:${name}`, 'a list');
+    for (const name of ['meta', 'revision', 'change']) {
+      await client.del(`a*[b]:${name}`);
+      await client.rpush(`a*[b]:${name}`, 'a list');
     }
-    t.same(await store.readMeta(), { generation: null });
-    t.equal(await store.readRevision(), 0);
+    t.match(await store.look(), { meta: { generation: null }, revision: 0, change: null });
   },
 );
+
+t.test('a look counts replicas, also those that are away for a moment', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const replica = await startRedis(t, [`replicaof 127.0.0.1 ${server.port}`]);
+  const counted = async (): Promise<boolean> =>
+    (await server.client.info('replication')).includes('connected_slaves:1');
+  await until(counted, 'replicated');
+  const store = open(t, server.url);
+  t.equal(store.canFailOver, false, 'nothing is known yet');
+  await connected(store);
+  t.equal((await store.look()).replicas, 1);
+  t.equal(store.canFailOver, true);
+  await replica.kill();
+  await until(async () => !(await counted()), 'it is away');
+  await wait(5_100); // they are counted again
+  t.equal((await store.look()).replicas, 1);
+  t.equal(store.canFailOver, true);
+});
+
+t.test('the epoch changes with whatever may have hidden something', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const store = await connected(open(t, server.url));
+  const epoch = async (): Promise<number> => (await store.look()).epoch;
+  const before = await epoch();
+  await server.client.set('mg:key:1', '{}');
+  t.equal(await epoch(), before);
+  await server.client.flushall();
+  await until(async () => (await store.gateways([])).epoch !== before, 'a flush is noticed');
+  const flushed = await epoch();
+  t.equal(await epoch(), flushed, 'once');
+  await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+  await until(async () => (await epoch()) !== flushed, 'what listens was connected anew');
+  await connected(store);
+  const heard = await epoch();
+  await server.client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+  await until(async () => (await epoch()) !== heard, 'so was what asks');
+  const runId = await runIdOf(server);
+  await server.kill();
+  await t.rejects(store.look());
+  await server.restart();
+  await connected(store);
+  t.not(await runIdOf(server), runId);
+  t.same((await store.look()).servers, [await runIdOf(server)], 'the server that is there now');
+});
+
+t.test(
+  'revision and change are published together, and by nobody without the mark',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    const [store, other] = [await connected(open(t, server.url)), await connected(open(t, server.url))];
+    const position = async (): Promise<unknown> => {
+      const { revision, change } = await store.look();
+      return [revision, change];
+    };
+    await store.begin();
+    await store.publish({ revision: 1, change: 'a' });
+    t.same(await position(), [1, 'a']);
+    await store.publish({ revision: 1, change: 'b' });
+    t.same(await position(), [1, 'b'], 'another change of the same number');
+    await other.begin();
+    await t.rejects(store.publish({ revision: 2, change: 'c' }), /not the one that was written to/);
+    await t.rejects(store.complete(meta, { revision: 2, change: 'c' }), /not the one that was written to/);
+    t.same(await position(), [1, 'b'], 'neither of both');
+    t.equal((await store.look()).meta, null);
+    await other.publish({ revision: 2, change: 'd' });
+    t.same(await position(), [2, 'd']);
+    await server.client.del('mg:writer');
+    await t.rejects(other.publish({ revision: 3, change: 'e' }), /not the one that was written to/);
+    t.same(await position(), [2, 'd']);
+  },
+);
+
+t.test('what says that the store is complete is written last', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const store = await connected(open(t, server.url));
+  const seen: string[] = [];
+  const monitor = await server.client.monitor();
+  t.teardown(() => {
+    monitor.disconnect();
+  });
+  monitor.on('monitor', (_time: string, [command = '', name = '']: string[]) => {
+    if (command.toUpperCase() === 'SET') seen.push(name);
+  });
+  await store.begin();
+  await store.complete(meta, { revision: 1, change: 'a' });
+  await until(() => Promise.resolve(seen.includes('mg:meta')), 'seen');
+  t.same(seen, ['mg:writer', 'mg:change', 'mg:revision', 'mg:meta']);
+});
 
 t.test(
   'every gateway that lives is found, as soon as it has acknowledged, and none that is gone',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
-    const store = await connected(open(t, server));
-    const put = (instanceId: string, more: object = {}) =>
-      server.client.set(`mg:gateway:${instanceId}`, JSON.stringify({ instanceId, ...gateway, ...more }), 'PX', 60_000);
-    const found = async () => (await store.gateways()).map(({ instanceId }) => instanceId).toSorted();
+    const store = await connected(open(t, server.url));
+    const put = (instanceId: string, part: object = {}): Promise<unknown> => acknowledge(server, instanceId, part);
+    const list = async () => (await store.gateways([])).gateways.filter((one) => one.acknowledgement !== null);
+    const found = async (): Promise<string[]> => (await list()).map(({ instanceId }) => instanceId).toSorted();
     await put('before');
     t.same(await found(), ['before']);
     for (let count = 0; count < 50; count += 1) {
@@ -91,10 +202,10 @@ t.test(
     }
     await server.client.del('mg:gateway:before');
     t.notOk((await found()).includes('before'));
-    await put('new-1', { revision: 9 });
+    await put('new-1', { revision: 9, generation: 'g', beat: 4, lifetimeMilliseconds: 31_000, version: '1' });
     t.match(
-      (await store.gateways()).find(({ instanceId }) => instanceId === 'new-1'),
-      { revision: 9 },
+      (await list()).find(({ instanceId }) => instanceId === 'new-1'),
+      { acknowledgement: { revision: 9, generation: 'g', beat: 4, lifetimeMilliseconds: 31_000, version: '1' } },
     );
     await server.client.flushall();
     t.same(await found(), []);
@@ -105,6 +216,10 @@ t.test(
       { revision: '3' },
       { environment: 'x' },
       { host: 7 },
+      { beat: -1 },
+      { generation: '' },
+      { lifetimeMilliseconds: 10 ** 9 },
+      { instanceId: 'another' },
     ]) {
       await put('damaged', damaged);
       t.same(await found(), [], JSON.stringify(damaged));
@@ -114,76 +229,184 @@ t.test(
     await put('late');
     await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
     await put('unheard');
-    for (;;) if ((await found().catch(() => [])).join() === 'late,unheard') break;
-    t.pass('what was written while nothing could be heard is found as well');
+    await until(async () => (await found()).join() === 'late,unheard', 'what came while nothing could be heard');
   },
 );
 
-t.test('one that acknowledges while it is found to be gone is not overlooked the next time', async (t) => {
-  let stored: string | null = null;
-  const directory: GatewayDirectory = new GatewayDirectory({
-    hearing: true,
-    epoch: 1,
-    catchUp: () => Promise.resolve(),
-    names: async function* () {
-      yield 'mg:gateway:g';
-      await Promise.resolve();
-    },
-    read: (names) => {
-      const texts = names.map(() => stored);
-      // Its notice comes over another connection than the answer, and may be there first.
-      stored = JSON.stringify({ instanceId: 'g', ...gateway });
-      directory.heard(['mg:gateway:g']);
-      return Promise.resolve(texts);
-    },
-  });
-  t.same(await directory.list(), []);
-  t.match(await directory.list(), [{ instanceId: 'g' }]);
+t.test('gateways count in the generation of a store that names its server', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const store = await connected(open(t, server.url));
+  const generation = async (text: string): Promise<string | null> => {
+    await server.client.set('mg:meta', text);
+    return (await store.gateways([])).generation;
+  };
+  const runId = await runIdOf(server);
+  const other = 'f'.repeat(runId.length);
+  const named = (servers: string[]): string => JSON.stringify({ ...meta, servers });
+  t.equal((await store.gateways([])).generation, null, 'there is none');
+  t.equal(await generation(named([runId])), 'g');
+  t.equal(await generation(named([other])), null, 'another server, of which this one has a copy');
+  t.equal(await generation(named([runId, other])), null, 'more than this server');
+  t.equal(await generation(named([])), null);
+  t.equal(await generation(JSON.stringify(meta)), null, 'an earlier release names none');
+  t.equal(await generation('{'), null);
 });
 
-t.test('a gateway is silent that has missed several acknowledgements, as long as nothing was missed', async (t) => {
-  let now = 0;
-  const put = (instanceId: string) => JSON.stringify({ instanceId, ...gateway });
-  const source = {
-    ...{ hearing: true, epoch: 1 },
-    catchUp: () => Promise.resolve(),
-    names: async function* () {
-      yield 'mg:gateway:a';
-      yield 'mg:gateway:b';
-      await Promise.resolve();
-    },
-    read: (names: readonly string[]) => Promise.resolve(names.map((name) => put(name.slice('mg:gateway:'.length)))),
-  };
-  const directory = new GatewayDirectory(source, () => now);
-  const silent = async () =>
-    (await directory.list()).filter(({ isSilent }) => isSilent === true).map(({ instanceId }) => instanceId);
-  t.same(await silent(), [], 'nothing is known of its silence before it was found');
-  now = 1_999;
-  directory.heard(['mg:gateway:a']);
-  t.same(await silent(), []);
-  now = 2_000;
-  t.same(await silent(), ['b']);
-  directory.heard(['mg:gateway:b']);
-  t.same(await silent(), []);
-  now = 10_000;
-  t.same(await silent(), ['a', 'b']);
-  directory.missed();
-  t.same(await silent(), [], 'they may have been heard of meanwhile');
-  source.hearing = false;
-  directory.missed();
-  now = 20_000;
-  t.same(await silent(), [], 'nobody is silent to one who hears nothing');
+t.test('grants are written, and removed with the acknowledgements', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const { client } = server;
+  const store = await connected(open(t, server.url));
+  const grant = { generation: 'g', beat: 4, lifetimeMilliseconds: 31_000 };
+  await store.grant([
+    { instanceId: 'a', ...grant },
+    { instanceId: 'b', ...grant, beat: 5 },
+  ]);
+  t.same(JSON.parse((await client.get('mg:grant:a')) ?? ''), grant);
+  t.same(JSON.parse((await client.get('mg:grant:b')) ?? ''), { ...grant, beat: 5 });
+  t.equal(await client.pttl('mg:grant:a'), -1, 'it does not end by itself');
+  for (const name of ['a', 'b']) await acknowledge(server, name);
+  await store.removeGateways(['a', 'none']);
+  t.same((await client.keys('mg:g*')).toSorted(), ['mg:gateway:b', 'mg:grant:b']);
+  await store.removeGateways([]);
+  await store.grant([]);
+});
+
+t.test('the clock of a gateway is compared when its acknowledgement is noticed', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  await acknowledge(server, 'found', { now: Date.now() - 60_000 });
+  const store = await connected(open(t, server.url));
+  await acknowledge(server, 'ahead', { now: Date.now() + 60_000 });
+  await acknowledge(server, 'silent');
+  const { gateways } = await store.gateways([]);
+  const skew = (id: string) => gateways.find(({ instanceId }) => instanceId === id)?.clockSkewMilliseconds ?? null;
+  t.equal(skew('found'), null, 'nobody knows when that was written');
+  t.equal(skew('silent'), null, 'it does not say');
+  const ahead = skew('ahead') ?? 0;
+  t.ok(ahead > 30_000 && ahead <= 60_000, `${ahead} ms`);
+});
+
+t.test('a gateway is silent since it was last heard of', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const store = await connected(open(t, server.url));
+  const silence = async (): Promise<number> =>
+    (await store.gateways(['a'])).gateways.find(({ instanceId }) => instanceId === 'a')?.silentMilliseconds ?? -1;
+  await wait(300);
+  const began = performance.now();
+  await acknowledge(server, 'a');
+  t.ok((await silence()) <= performance.now() - began, 'a notice is a sign of life');
+  await wait(300);
+  t.ok((await silence()) >= 250);
+  const deleted = performance.now();
+  await server.client.del('mg:gateway:a');
+  for (let count = 0; count < 3; count += 1) {
+    t.ok((await silence()) <= performance.now() - deleted, 'also where nothing stands any more');
+  }
+  await wait(300);
+  t.ok((await silence()) >= 250);
+  const flushed = performance.now();
+  await server.client.flushall();
+  t.ok((await silence()) <= performance.now() - flushed, 'a flush may have hidden an acknowledgement');
+  await wait(300);
+  for (const kind of ['pubsub', 'normal']) {
+    const closed = performance.now();
+    await server.client.call('CLIENT', 'KILL', 'TYPE', kind, 'SKIPME', 'yes');
+    await until(async () => (await store.gateways([])).isHearing, 'connected anew');
+    t.ok((await silence()) <= performance.now() - closed, `so may a new connection: ${kind}`);
+    await wait(300);
+  }
 });
 
 t.test('a write that Redis refuses is a failure, not a success', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
-  const store = await connected(open(t, server));
+  const store = await connected(open(t, server.url));
   await store.begin();
   await server.client.config('SET', 'maxmemory', '1');
-  await t.rejects(store.publishRevision(1), /OOM/);
+  const position = { revision: 1, change: 'a' };
+  await t.rejects(store.publish(position), /OOM/);
+  await t.rejects(store.complete(meta, position), /OOM/);
   await t.rejects(store.write([{ name: 'key:1', value: { a: 1 } }], 1), /OOM/);
+  await t.rejects(store.grant([{ instanceId: 'a', generation: 'g', beat: 1, lifetimeMilliseconds: 1 }]), /OOM/);
   await t.rejects(store.begin(), /OOM/);
   await server.kill();
-  await t.rejects(store.gateways());
+  await t.rejects(store.look());
+  await t.rejects(store.gateways([]));
+  await t.rejects(store.removeGateways(['a']));
   await t.rejects(store.write([{ name: 'key:1', value: null }], 1));
+});
+
+t.test('a server whose user may not ask for its name names none', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  await server.client.call('ACL', 'SETUSER', 'mute', 'on', '>x', '~*', '&*', '+@all', '-info');
+  const store = await connected(open(t, server.url, 'mg:', { username: 'mute', password: 'x' }));
+  t.match(await store.look(), { servers: { length: 0 }, replicas: 0 });
+  await server.client.set('mg:meta', JSON.stringify({ ...meta, servers: [] }));
+  t.equal((await store.gateways([])).generation, null);
+});
+
+t.test('with sentinels, a majority of all that are configured names the master', { skip: withoutRedis }, async (t) => {
+  const [before, after] = [await startRedis(t), await startRedis(t)];
+  const sentinels = await Promise.all(
+    [0, 1, 2].map(() => startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${before.port} 2`], ['--sentinel'])),
+  );
+  const [first, second, third] = sentinels as [RedisServer, RedisServer, RedisServer];
+  const ports = [first.port, second.port, third.port];
+  const store = open(t, 'redis://ignored:1', 'mg:', { sentinels: ports.map((port) => ({ host: '127.0.0.1', port })) });
+  t.equal(store.canFailOver, true);
+  await connected(store);
+  const isRefused = /no majority of the configured sentinels names this server/;
+  const point = async ({ client }: RedisServer, { port }: RedisServer): Promise<void> => {
+    await client.call('SENTINEL', 'REMOVE', 'mymaster');
+    await client.call('SENTINEL', 'MONITOR', 'mymaster', '127.0.0.1', String(port), '2');
+  };
+  t.same((await store.look()).servers, [await runIdOf(before)]);
+  await third.kill();
+  t.same((await store.look()).servers, [await runIdOf(before)], 'two of three are enough');
+  await second.kill();
+  await t.rejects(store.look(), isRefused, 'one of three is not, though nobody contradicts it');
+  await second.restart();
+  await until(async () => (await store.look()).isWhole, 'two again');
+  await point(second, after);
+  await t.rejects(store.look(), isRefused, 'one against one');
+  await third.restart();
+  await point(third, after);
+  await point(first, after);
+  await until(async () => (await store.look()).isWhole, 'the connections are opened anew');
+  t.same((await store.look()).servers, [await runIdOf(after)], 'and lead to the other one');
+  await store.begin();
+  t.equal(await before.client.get('mg:writer'), null);
+  t.not(await after.client.get('mg:writer'), null);
+});
+
+t.test('a connection that is being opened is not opened anew', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const line = `sentinel monitor mymaster 127.0.0.1 ${server.port} 1`;
+  const { port } = await startRedis(t, [line], ['--sentinel']);
+  const part = { sentinels: [{ host: '127.0.0.1', port }], masterName: 'mymaster', commandTimeoutMilliseconds: 2_000 };
+  const who = { url: 'redis://ignored:1', cluster: null, username: null, password: null, ca: null };
+  const redis = connectRedis({ ...who, ...part }, () => undefined);
+  t.teardown(() => {
+    redis.disconnect();
+  });
+  openAnew(redis);
+  await until(async () => (await redis.echo('x')) === 'x', 'open');
+  const { stream } = redis;
+  openAnew(redis);
+  await until(async () => redis.stream !== stream && (await redis.echo('x')) === 'x', 'open again');
+  t.equal(await server.client.ping(), 'PONG');
+});
+
+t.test('a sentinel that hangs is no voice', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const line = `sentinel monitor mymaster 127.0.0.1 ${server.port} 1`;
+  const [answers, hangs] = [await startRedis(t, [line], ['--sentinel']), await startRedis(t, [line], ['--sentinel'])];
+  const ports = [answers.port, hangs.port, await freePort()];
+  const store = open(t, 'redis://ignored:1', 'mg:', { sentinels: ports.map((port) => ({ host: '127.0.0.1', port })) });
+  await connected(store);
+  hangs.signal('SIGSTOP');
+  t.teardown(() => {
+    hangs.signal('SIGCONT');
+  });
+  await t.rejects(store.look(), /no majority/);
+  hangs.signal('SIGCONT');
+  await until(async () => (await store.look()).isWhole, 'it is one again');
 });

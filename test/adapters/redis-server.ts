@@ -123,3 +123,8 @@ async function secureLines(directory: string, port: number, { cert, key }: Serve
     ...[`tls-cert-file ${certFile}`, `tls-key-file ${keyFile}`, `tls-ca-cert-file ${certFile}`],
   ];
 }
+
+/** The name that a server has given itself when it started. */
+export async function runIdOf({ client }: Pick<RedisServer, 'client'>): Promise<string> {
+  return /^run_id:(\w+)/m.exec(await client.info('server'))?.[1] ?? '';
+}

@@ -55,19 +55,18 @@ const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.00
 
 async function works(t: Teardown, target: Target, ca: string): Promise<void> {
   const { store, records } = open(t, target, ca);
-  await until(async () => (await store.readMeta()) === null, 'the registry has a connection');
+  await until(async () => (await store.look()).meta === null, 'the registry has a connection');
   await store.begin();
-  await store.publishRevision(3);
-  await store.writeMeta(meta, 3);
+  await store.complete(meta, { revision: 3, change: 'c' });
   await until(async () => (await records.key('unknown')).source === 'cache', 'the gateway asks and hears');
-  await until(async () => (await store.gateways())[0]?.revision === 3, 'and acknowledges');
+  await until(async () => (await store.gateways([])).gateways[0]?.acknowledgement?.revision === 3, 'and acknowledges');
 }
 
 async function isRefused(t: Test, target: Target, ca: string, reason: RegExp): Promise<void> {
   const { store, records, told } = open(t, target, ca);
   await until(() => Promise.resolve(told.length >= 2), 'both sides tell why');
   for (const one of told) t.match(one, reason);
-  await t.rejects(store.readMeta());
+  await t.rejects(store.look());
   await t.rejects(async () => records.key('unknown'), { name: 'KeyStoreUnavailable' });
 }
 

@@ -176,24 +176,104 @@ t.test('a key is shown once, when it is made; --json prints the data of the answ
     [['merchants', 'show', id], `/merchants/${id}`],
     [['keys', 'list', '--merchant', id], `/merchants/${id}/keys`],
     [['gateways', 'list'], '/gateways'],
+    [['restores', 'list'], '/restores'],
     [['events', 'list'], '/events'],
   ] as const) {
     t.same(await json(...args), (await call('GET', target)).body.data, target);
   }
 });
 
-t.test('gateways and events are listed', async (t) => {
-  const { admin, createKey, createMerchant, store } = await startRegistry(t);
+t.test('the gateways of the roster are listed, with what each has confirmed', async (t) => {
+  const { admin, createMerchant, database, store } = await startRegistry(t);
+  const roster = { host: 'lost.internal', environment: 'test', version: '0.9.0', revision: 1 } as const;
+  const row = { ...roster, instance_id: 'lost', first_seen: 0, lifetime_milliseconds: 61_000 };
+  await database
+    .insertInto('gateways')
+    .values([row, { ...row, instance_id: 'a' }])
+    .execute();
+  store.silence = 5_000;
+  await createMerchant();
+  const lines = async (): Promise<string[]> => (await admin('gateways', 'list')).stdout.split('\n');
+  const [heading, a, b, , lost, ...rest] = await lines();
+  t.match(heading, /^INSTANCE +HOST +ENVIRONMENT +VERSION +CONFIRMED +LIFETIME +LAST SEEN +CLOCK SKEW$/);
+  t.match(a, /^a +a\.internal +live +1\.0\.0 +1 +\d+ s +2026-01-15T12:00:00\.000Z +unknown$/);
+  t.match(b, /^b +b\.internal +live +1\.0\.0 +1 \(not in the roster\) +31 s +2026-01-15T12:00:00\.000Z +unknown$/);
+  t.match(lost, /^lost +lost\.internal +test +0\.9\.0 +nothing yet +61 s +2026-01-15T11:59:55\.000Z +unknown$/);
+  t.same(rest, ['']);
+  store.live = [gateway('former', { generation: null })];
+  const [, , former, , hint] = await lines();
+  t.match(former, /^former +.* +cannot \(earlier release\) +/);
+  t.match(hint, /^A gateway of an earlier release cannot confirm a change/);
+  await database.deleteFrom('gateways').execute();
+  store.live = [];
+  t.equal((await admin('gateways', 'list')).stdout, 'No gateway runs.\n');
+});
+
+t.test('what a restored database lacks is listed, and what is held back for that is lifted', async (t) => {
+  const { admin, call, createKey, createMerchant, database } = await startRegistry(t);
+  t.equal((await admin('restores', 'list')).stdout, 'The database was never found to lack a change.\n');
+  t.equal((await admin('restores', 'held')).stdout, 'No records.\n');
+  const { id } = await createMerchant({ goLive: true });
+  const { keyId } = await createKey(id);
+  const [noon, minute] = [Date.parse('2026-01-15T12:00:00Z'), 60_000];
+  await database
+    .insertInto('restores')
+    .values([
+      { found_at: noon, newest_at: noon - minute, is_certain: 1 },
+      { found_at: noon + minute, newest_at: null, is_certain: 0 },
+    ])
+    .execute();
+  const held = { merchant_id: id, source: 'store', found_at: noon };
+  const [wasKey, wasMerchant] = [
+    { status: 'ACTIVE', expires_at: null },
+    { status: 'ACTIVE', go_live: 1 },
+  ];
+  await database
+    .insertInto('held_back')
+    .values([
+      { ...held, id: keyId, kind: 'key', was: JSON.stringify(wasKey) },
+      { ...held, id, kind: 'merchant', was: JSON.stringify(wasMerchant), source: 'g', found_at: noon + minute },
+    ])
+    .execute();
+  await database.updateTable('api_keys').set({ status: 'REVOKED' }).execute();
+  await database.updateTable('merchants').set({ status: 'SUSPENDED', go_live: 0 }).execute();
+
+  const list = (await admin('restores', 'list')).stdout.split('\n');
+  t.match(list[0], /^CHANGES UNKNOWN SINCE +UNTIL +BECAUSE$/);
+  t.match(list[1], /^the beginning +2026-01-15T12:01:00\.000Z +nobody is left who could know a change$/);
+  t.match(list[2], /^2026-01-15T11:59:00\.000Z +2026-01-15T12:00:00\.000Z +somebody knew changes that/);
+  const shown = (await admin('restores', 'held')).stdout.split('\n');
+  t.match(shown[0], /^KIND +ID +MERCHANT +KNOWN BY +FOUND$/);
+  t.match(shown[1], new RegExp(`^merchant +${id} +${id} +g +2026-01-15T12:01:00`));
+  t.match(shown[2], new RegExp(`^key +${keyId} +${id} +store +2026-01-15T12:00:00`));
+  t.same(shown.slice(3), ['2 records.', '']);
+  t.match(
+    (await admin('restores', 'held', '--per-page', '1', '--page', '2')).stdout,
+    /\nkey +[^]*1 of 2 records: page 2/,
+  );
+  const json = await admin('restores', 'held', '--json');
+  t.same(JSON.parse(json.stdout), (await call('GET', '/restores/held')).body.data);
+
+  const lifted = await admin('restores', 'lift', keyId, '--actor', 'ada');
+  t.equal(lifted.status, 0);
+  t.equal(lifted.stdout.split('\n')[0], `The key ${keyId} is as the restored database says.`);
+  t.match(lifted.stdout, /\nIn force on 3 of 3 gateways/);
+  t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, status: 'ACTIVE' }]);
+  t.match((await admin('restores', 'lift', id)).stdout, `The merchant ${id} is as the restored database says.\n`);
+  t.match((await call('GET', `/merchants/${id}`)).body.data, { status: 'ACTIVE', goLive: true });
+  t.equal((await admin('restores', 'held')).stdout, 'No records.\n');
+  t.match((await admin('events', 'list', '--action', 'key.lifted')).stdout, / ada +key\.lifted /);
+  const again = await admin('restores', 'lift', keyId);
+  t.equal(again.status, 1);
+  t.match(again.stderr, /^The registry refused \(status 404\): Record that is held back not found\. /);
+});
+
+t.test('events are listed', async (t) => {
+  const { admin, createKey, createMerchant } = await startRegistry(t);
   const { id } = await createMerchant();
   const { keyId } = await createKey(id);
   await admin('merchants', 'set', id, '--go-live', '--status', 'SUSPENDED');
   await admin('keys', 'revoke', keyId);
-  const gateways = (await admin('gateways', 'list')).stdout.split('\n');
-  t.match(gateways[0], /^INSTANCE +HOST +ENVIRONMENT +REVISION +STARTED$/);
-  t.match(gateways[1], /^a +a\.internal +live +4 +2026-01-15T11:00:00\.000Z$/);
-  store.live = [];
-  t.equal((await admin('gateways', 'list')).stdout, 'No gateway runs.\n');
-
   const events = async (...args: string[]): Promise<string[]> =>
     (await admin('events', 'list', ...args)).stdout.split('\n').map((line) => line.split(/ {2,}/)[2] ?? line);
   const all = ['key.revoked', 'merchant.changed', 'key.created', 'merchant.created'];
@@ -215,7 +295,7 @@ t.test('a change that is not in force everywhere is kept and printed, told in wo
   t.match(pending.stdout, /^The key key_\w+ of the merchant m_\w+ is revoked\.\n$/);
   t.match(
     pending.stderr,
-    /^Stored, but in force only on 1 of 2 gateways after 2000 ms\. Not confirmed:\n {2}deaf \(deaf\.internal\) may honour the old record until 2026-01-15T12:00:47\.000Z\n$/,
+    /^Stored, but in force only on 1 of 2 gateways after 2000 ms\. Not confirmed:\n {2}deaf \(deaf\.internal\) may use the old record until 2026-01-15T12:00:33\.000Z by the registry's clock\n$/,
   );
   const json = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live', '--json'), 2);
   t.equal(json.status, 1);
@@ -483,6 +563,7 @@ t.test('wrong usage has the exit status 2, asks nobody, and repeats no secret', 
     ],
     [['keys', 'reset', 'key_1', '--grace', '0'], /such as 30m, 12h or 90d/],
     [['keys', 'revoke', key], /that is a key, not an id/],
+    [['restores', 'lift', key], /that is a key, not an id/],
     [['events', 'list', '--key', key], /that is a key, not an id/],
     [['merchants', 'list', `--token=${token}`], /a token is never an argument/],
     [['merchants', 'list', '--token', token], /a token is never an argument/],
@@ -513,7 +594,7 @@ t.test('wrong usage has the exit status 2, asks nobody, and repeats no secret', 
   t.match(odd.stderr, /MERCHANT_GATEWAY_TOKEN must hold one token/);
   t.notMatch(odd.stderr, 'two words');
   t.equal(requests.length, 0);
-  for (const args of ['merchants set', 'keys reset', 'gateways list', 'events list']) {
+  for (const args of ['merchants set', 'keys reset', 'gateways list', 'restores lift', 'events list']) {
     const help = await run(t, ...args.split(' '), '--help');
     t.equal(help.status, 0);
     t.match(help.stdout, /--token-file <file>[^]*--json[^]*Exit status: 0/, args);

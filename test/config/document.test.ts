@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
@@ -103,8 +103,10 @@ torExits: { enabled: false }
 
 t.test('config check for a command fails where that one would not start, and for it alone', (t) => {
   const directory = t.testdir({
-    'gateway.yaml': 'trustedProxies: [10.0.0.1]\nlisten: { http: { port: 8080 } }\ntorExits: { enabled: false }\n',
-    'registry.yaml': 'registry: { tokenFile: token }\n',
+    'gateway.yaml':
+      'trustedProxies: [10.0.0.1]\nlisten: { http: { port: 8080 } }\ntorExits: { enabled: false }\n' +
+      'keyStore: { redis: { replicas: 0 } }\n',
+    'registry.yaml': 'registry: { tokenFile: token }\nkeyStore: { redis: { replicas: 0 } }\n',
   });
   const check = (file: string, command: string): string =>
     run(['check', '--config', join(directory, file), '--for', command]).err;
@@ -119,6 +121,26 @@ t.test('config check for a command fails where that one would not start, and for
     t.throws(() => check('registry.yaml', 'gateway'), ConfigError),
     { problems: [{ path: 'listen.https' }] },
   );
+  t.end();
+});
+
+t.test('config check notes where a gateway that is left with a former master could not be detected', (t) => {
+  const directory = t.testdir({ 'g.yaml': '' });
+  const ready = 'registry: { tokenFile: token }\n';
+  const check = (redis: string, command = 'registry'): string => {
+    writeFileSync(join(directory, 'g.yaml'), `${ready}keyStore: { ${redis} }\n`);
+    return run(['check', '--config', join(directory, 'g.yaml'), '--for', command]).err;
+  };
+  const note = /^Note:\n {2}keyStore\.redis\.replicas: is not set: if .* or 0 if there are none\n$/;
+  t.match(check(''), note);
+  t.match(check('redis: { url: "rediss://pair.example" }'), note);
+  t.match(run(['check']).err, /would not start with it:\n(?: {2}.*\n)+Note:\n {2}keyStore\.redis\.replicas: /);
+  t.equal(check('redis: { replicas: 1 }'), '');
+  t.equal(check('redis: { replicas: 0 }'), '');
+  t.equal(check('redis: { sentinel: { servers: ["s:26379"] } }'), '');
+  t.equal(check('redis: { cluster: ["r:6379"] }'), '');
+  t.equal(check('kind: memory, memory: { recordsFile: r.json }'), '');
+  t.equal(check('', 'services'), '');
   t.end();
 });
 

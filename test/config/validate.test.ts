@@ -63,6 +63,7 @@ t.test('each option of the contract is there, with its default', (t) => {
     'keyStore.redis.cluster = null',
     'keyStore.redis.cluster.* = undefined',
     'keyStore.redis.commandTimeoutMilliseconds = 200',
+    'keyStore.redis.replicas = null',
     'keyStore.cache.maxEntries = 100000',
     'keyStore.cache.maxAgeSeconds = 60',
     'keyStore.cache.unknownMaxEntries = 100000',

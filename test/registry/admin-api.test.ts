@@ -66,12 +66,15 @@ t.test('the live gateways are listed with what they have acknowledged', async (t
   const { call, createMerchant, store } = await registryFixture(t, 'sqlite::memory:');
   store.live = [gateway('b', { environment: 'test' }), gateway('a')];
   await createMerchant();
-  const startedAt = '2026-01-15T11:00:00.000Z';
+  const common = {
+    ...{ revision: 1, version: '1.0.0', startedAt: '2026-01-15T11:00:00.000Z', enrolled: false, confirms: true },
+    ...{ lifetimeSeconds: 31, lastSeenAt: '2026-01-15T12:00:00.000Z', clockSkewMilliseconds: null },
+  };
   t.same((await call('GET', '/gateways')).body, {
     ...{ success: true, message: 'Gateways retrieved' },
     data: [
-      { instanceId: 'a', revision: 1, environment: 'live', host: 'a.internal', startedAt },
-      { instanceId: 'b', revision: 1, environment: 'test', host: 'b.internal', startedAt },
+      { ...common, instanceId: 'a', environment: 'live', host: 'a.internal' },
+      { ...common, instanceId: 'b', environment: 'test', host: 'b.internal' },
     ],
   });
 });
@@ -117,9 +120,9 @@ t.test('the API is described from the schemas that it checks by, and its health 
       'get /merchants/{id}',
       'get /merchants/{id}/keys',
     ],
-    ...['patch /merchants/{id}', 'post /imports', 'post /imports/check'],
+    ...['get /restores', 'get /restores/held', 'patch /merchants/{id}', 'post /imports', 'post /imports/check'],
     ...['post /keys/{id}/reset', 'post /keys/{id}/revoke', 'post /merchants'],
-    'post /merchants/{id}/keys',
+    ...['post /merchants/{id}/keys', 'post /restores/held/{id}/lift'],
   ]);
   t.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);
   const create = description.paths['/merchants']?.post;

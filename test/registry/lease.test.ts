@@ -1,14 +1,15 @@
-import { once } from 'node:events';
 import { rmSync } from 'node:fs';
-import { connect, createServer, type AddressInfo } from 'node:net';
+import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
 import { openSession, type DatabaseSession } from '../../src/database/session/database-session.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
+import { Lease } from '../../src/registry/projection/lease.js';
+import { removeChanges } from '../../src/registry/projection/outbox.js';
 import { followProjection } from '../../src/registry/propagation.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
 import { createPostgresDatabase, onEachDatabase, onServer, postgresAlone } from '../database/each-database.js';
 import { until } from './manual-time.js';
-import { projectionFixture } from './projection-fixture.js';
+import { projectionFixture, withoutLock } from './projection-fixture.js';
 import { differences } from './stored-state.js';
 
 /** A session as a process has it; to close it is what the end of the process does. */
@@ -93,6 +94,70 @@ onEachDatabase('a registry of a release that knows the lease alone is waited for
   t.equal(await holderOf(database), 'former', 'what is given up is free at once');
 });
 
+/** A session whose lock the test gives and takes. */
+function sessionOf(state: { isHeld: boolean }): DatabaseSession {
+  return { ...withoutLock, hold: () => Promise.resolve(state.isHeld) };
+}
+
+onEachDatabase('a lease that was prolonged lately is kept without a write', async (t, url) => {
+  const { context, database, time } = await projectionFixture(t, url);
+  const { monotonic } = time;
+  const lock = { isHeld: true };
+  const lease = new Lease({ database, clock: time, holder: 'one', session: sessionOf(lock), monotonic });
+  /** Whether the lease was taken, and whether that wrote anything. */
+  const take = async (milliseconds: number): Promise<string> => {
+    time.advance(milliseconds);
+    const before = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
+    const isTaken = await lease.take();
+    const after = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
+    return `${isTaken ? 'taken' : 'not taken'}, ${isDeepStrictEqual(after, before) ? 'read' : 'written'}`;
+  };
+  t.equal(await take(0), 'taken, written');
+  t.equal(await take(3_333), 'taken, read');
+  t.equal(await take(1), 'taken, written', 'a third of its length has passed');
+  await createMerchant(context, 'test', { name: 'x' });
+  t.equal(await take(4_999), 'taken, read', 'a change is about to prolong it');
+  t.equal(await take(1), 'taken, written', 'but not for more than half of its length');
+
+  time.advance(1_000);
+  t.ok(await lease.finish({ names: [], revision: 1 }, (transaction) => removeChanges(transaction, 1)));
+  t.equal(await take(3_333), 'taken, read', 'to finish prolongs it too');
+  await t.rejects(lease.finish({ names: [], revision: 1 }, () => Promise.reject(new Error('undone'))));
+  t.equal(await take(1), 'taken, written', 'what was undone did not prolong it');
+
+  lock.isHeld = false;
+  t.equal(await take(1), 'taken, written', 'the row must not say that a lost lock is held');
+  t.equal(await holderOf(database), 'one');
+  t.equal(await take(1), 'taken, read');
+  lock.isHeld = true;
+  t.equal(await take(1), 'taken, written');
+  t.equal(await holderOf(database), 'one+lock');
+
+  await lease.giveUp();
+  t.equal(await take(1), 'taken, written', 'what was given up is anybody’s');
+  await database.updateTable('projector').set({ lease_ends_at: 1 }).execute();
+  t.equal(await take(1), 'taken, written', 'a database that has gone back says nothing of the lease');
+  const other = new Lease({ database, clock: time, holder: 'other', session: sessionOf({ isHeld: false }), monotonic });
+  t.notOk(await other.take());
+  await database.updateTable('projector').set({ holder: 'other', lease_ends_at: 20_000 }).execute();
+  t.equal(await take(1), 'not taken, read', 'another process has it');
+  t.notOk(await lease.finish({ names: ['key:x'], revision: 1 }, () => Promise.reject(new Error('not kept'))));
+});
+
+onEachDatabase('a lease that is kept without writes is not taken by another process', async (t, url) => {
+  const { context, database, projection, store, time } = await projectionFixture(t, url);
+  const [one, other] = [projection('one'), projection('other')];
+  for (let second = 0; second < 60; second += 1) {
+    await one.run();
+    await other.run();
+    t.equal(await holderOf(database), 'one');
+    if (second % 7 === 0) await createMerchant(context, 'test', { name: 'x' });
+    time.advance(1_000);
+  }
+  await one.run();
+  t.same(await differences(database, store), []);
+});
+
 t.test('a lock file that is removed, and made anew by another process, is a lost lock', async (t) => {
   const path = `${t.testdir()}/test.db`;
   const [one, other] = [opened(t, `sqlite:${path}`), opened(t, `sqlite:${path}`)];
@@ -121,37 +186,6 @@ t.test('a connection that the server ends is a lost lock, and another one gets i
   t.pass('it connects again');
 });
 
-/** What stands in front of PostgreSQL as a pooler does: its clients are given ids of its own. */
-async function startPooler(t: Test, url: string): Promise<string> {
-  const place = new URL(url);
-  const [port, host] = [Number(place.port || 5432), place.hostname];
-  const proxy = createServer((client) => {
-    const server = connect(port, host);
-    for (const socket of [client, server]) socket.on('error', () => undefined);
-    client.pipe(server);
-    server.on('data', (bytes: Buffer) => {
-      const key = bytes.indexOf(Buffer.from([0x4b, 0, 0, 0, 12])); // BackendKeyData, at the end of the greeting
-      if (key >= 0) bytes.writeInt32BE(1, key + 5);
-      client.write(bytes);
-    });
-    server.on('close', () => client.destroy());
-    client.on('close', () => server.destroy());
-  }).listen(0, '127.0.0.1');
-  await once(proxy, 'listening');
-  t.teardown(() => proxy.close());
-  place.hostname = '127.0.0.1';
-  place.port = String((proxy.address() as AddressInfo).port);
-  return place.href;
-}
-
-// A pooler can give two processes the same connection to PostgreSQL, and both would have the lock at once.
-t.test('behind a pooler there is no lock, and the lease alone counts', postgresAlone, async (t) => {
-  const url = await createPostgresDatabase(t);
-  const [direct, pooled] = [opened(t, url), opened(t, await startPooler(t, url))];
-  t.notOk(await pooled.hold());
-  t.ok(await direct.hold());
-});
-
 t.test(
   'a change at the registry that does not project goes out at once, and it learns so',
   postgresAlone,
@@ -167,7 +201,10 @@ t.test(
     const onChange = (): void => {
       other.changed();
     };
-    const wait = followProjection({ projector: other, store, clock: time, timers: time, maxStaleSeconds: 30 });
+    const wait = followProjection({
+      ...{ projector: other, database: context.database, store, clock: time, timers: time },
+      longestLifetimeMilliseconds: 31_000,
+    });
     for (let change = 1; change <= 3; change += 1) {
       // Time stands still: neither looks now and then, nor does the wait end.
       await createMerchant({ ...context, onChange }, 'test', { name: 'x' });

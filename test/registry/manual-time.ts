@@ -50,6 +50,8 @@ export async function outwait<Result>(
   await until(async () => state.isSettled || (await isSo()));
   for (;;) {
     for (let turn = 0; turn < 50; turn += 1) await new Promise(setImmediate);
+    // A real database takes real time.
+    await new Promise((resolve) => setTimeout(resolve, 25));
     if (state.isSettled) return promise;
     time.advance(time.untilNext ?? 0);
   }

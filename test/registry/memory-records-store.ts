@@ -1,15 +1,43 @@
-import type { LiveGateway, MetaRecord, RecordsStore, StoredMeta, StoreEntry } from '../../src/registry/ports.js';
+import type { MetaRecord } from '../../src/gateway/records.js';
+import type {
+  GatewayGrant,
+  Position,
+  RecordsStore,
+  SeenGateways,
+  StoredMeta,
+  StoreEntry,
+  StoreLook,
+} from '../../src/registry/ports.js';
 
 /** What the registry asks of a store. */
-export type StoreCall = 'readMeta' | 'readRevision' | 'writeMeta' | 'write' | 'publishRevision' | 'gateways' | 'names';
+export type StoreCall = 'look' | 'complete' | 'write' | 'publish' | 'gateways' | 'names' | 'grant' | 'removeGateways';
 
 /** A gateway of the test, and whether it acknowledges what is published. */
-export interface TestGateway extends LiveGateway {
+export interface TestGateway {
+  readonly instanceId: string;
+  readonly revision: number;
+  readonly environment: 'live' | 'test';
+  readonly host: string;
+  readonly startedAt: string;
   readonly acknowledges: boolean;
+  readonly silentMilliseconds: number;
+  readonly lifetimeMilliseconds: number;
+  readonly beat: number;
+  readonly leaving: boolean;
+  /** That of the store's meta record where it is undefined; null: that of an earlier release, which names none. */
+  readonly generation?: string | null;
 }
 
 /** A store in memory that can fail at any point, and whose gateways acknowledge at once. */
 export class MemoryRecordsStore implements RecordsStore {
+  readonly endsWithProcess = false;
+  canFailOver = false;
+  /** The run id of the server. */
+  server = 'run-1';
+  epoch = 0;
+  replicas = 0;
+  change: string | null = null;
+  readonly grants = new Map<string, Omit<GatewayGrant, 'instanceId'>>();
   readonly records = new Map<string, object>();
   readonly calls: StoreCall[] = [];
   meta: StoredMeta | null = null;
@@ -20,13 +48,17 @@ export class MemoryRecordsStore implements RecordsStore {
   /** Looks at each write before it happens. */
   onWrite: (entries: readonly StoreEntry[]) => void | Promise<void> = () => undefined;
 
-  readMeta(): Promise<StoredMeta | null> {
-    return this.#do('readMeta', () => this.meta);
+  look(): Promise<StoreLook> {
+    return this.#do('look', () => ({
+      ...{ epoch: this.epoch, servers: [this.server], replicas: this.replicas, isWhole: this.whole },
+      ...{ meta: this.meta, revision: this.revision, change: this.change },
+    }));
   }
 
-  writeMeta(meta: MetaRecord): Promise<void> {
-    return this.#do('writeMeta', () => {
+  complete(meta: MetaRecord, position: Position): Promise<void> {
+    return this.#do('complete', () => {
       this.meta = meta;
+      this.#publish(position);
     });
   }
 
@@ -36,8 +68,8 @@ export class MemoryRecordsStore implements RecordsStore {
   /** Whether what is of a later change stays, as an adapter sees to. False shows what the registry does by itself. */
   keepsLater = true;
 
-  begin(): Promise<boolean> {
-    return Promise.resolve(this.whole);
+  begin(): Promise<void> {
+    return Promise.resolve();
   }
 
   async write(entries: readonly StoreEntry[], change: number): Promise<number> {
@@ -58,23 +90,55 @@ export class MemoryRecordsStore implements RecordsStore {
     return this.write(entries, revision);
   }
 
-  readRevision(): Promise<number> {
-    return this.#do('readRevision', () => this.revision);
-  }
-
-  publishRevision(revision: number): Promise<void> {
-    return this.#do('publishRevision', () => {
-      this.revision = revision;
-      this.live = this.live.map((gateway) => (gateway.acknowledges ? { ...gateway, revision } : gateway));
+  publish(position: Position): Promise<void> {
+    return this.#do('publish', () => {
+      this.#publish(position);
     });
   }
 
-  gateways(): Promise<LiveGateway[]> {
-    return this.#do('gateways', () =>
-      this.live.map(({ instanceId, revision, environment, host, startedAt, isSilent = false }) => ({
-        ...{ instanceId, revision, environment, host, startedAt, isSilent },
-      })),
-    );
+  gateways(roster: readonly string[]): Promise<SeenGateways> {
+    return this.#do('gateways', () => {
+      const isNamed = this.meta !== null && this.meta.generation !== null && this.meta.servers?.join() === this.server;
+      const own = this.meta?.generation ?? undefined;
+      const gone = roster.filter((id) => this.live.every(({ instanceId }) => instanceId !== id));
+      return {
+        ...{ epoch: this.epoch, generation: isNamed ? (own ?? null) : null, isHearing: true },
+        gateways: [
+          ...this.live.map(({ instanceId, silentMilliseconds, generation = own, ...rest }) => ({
+            ...{ instanceId, silentMilliseconds, clockSkewMilliseconds: null },
+            acknowledgement: {
+              ...rest,
+              generation: generation ?? undefined,
+              version: generation === null ? undefined : '1.0.0',
+            },
+          })),
+          ...gone.map((instanceId) => ({
+            ...{ instanceId, clockSkewMilliseconds: null, acknowledgement: null },
+            silentMilliseconds: this.silence,
+          })),
+        ],
+      };
+    });
+  }
+
+  /** For how long nothing was heard of a gateway without an acknowledgement. */
+  silence = 0;
+
+  grant(grants: readonly GatewayGrant[]): Promise<void> {
+    return this.#do('grant', () => {
+      for (const { instanceId, ...grant } of grants) this.grants.set(instanceId, grant);
+    });
+  }
+
+  removeGateways(instanceIds: readonly string[]): Promise<void> {
+    return this.#do('removeGateways', () => {
+      for (const id of instanceIds) this.grants.delete(id);
+      this.live = this.live.filter(({ instanceId }) => !instanceIds.includes(instanceId));
+    });
+  }
+
+  read(names: readonly string[]): Promise<StoreEntry[]> {
+    return Promise.resolve(names.map((name) => ({ name, value: this.records.get(name) ?? null })));
   }
 
   async *names(prefix: string): AsyncGenerator<string> {
@@ -90,6 +154,11 @@ export class MemoryRecordsStore implements RecordsStore {
   /** Everything that is in it, as one text. */
   text(): string {
     return JSON.stringify([...this.records, this.meta, this.revision, this.live]);
+  }
+
+  #publish({ revision, change }: Position): void {
+    [this.revision, this.change] = [revision, change];
+    this.live = this.live.map((gateway) => (gateway.acknowledges ? { ...gateway, revision } : gateway));
   }
 
   async #do<Result>(call: StoreCall, act: (isWhole: boolean) => Result): Promise<Result> {
@@ -111,7 +180,8 @@ function revisionOf(record: object | null | undefined): number {
 export function gateway(instanceId: string, changes: Partial<TestGateway> = {}): TestGateway {
   return {
     ...{ instanceId, revision: 0, environment: 'live', host: `${instanceId}.internal`, acknowledges: true },
-    startedAt: '2026-01-15T11:00:00.000Z',
+    ...{ startedAt: '2026-01-15T11:00:00.000Z', beat: 1, lifetimeMilliseconds: 31_000 },
+    ...{ silentMilliseconds: 0, leaving: false },
     ...changes,
   };
 }

@@ -31,6 +31,7 @@ export async function projectionFixture(t: Test, url: string) {
     timers: time,
     newGeneration,
     monotonic: time.monotonic,
+    longestLifetimeMilliseconds: 31_000,
   };
   const projector = new Projector({ ...parts, holder: 'projector', logger: { error: log, warn: log, info: log } });
   t.teardown(async () => {

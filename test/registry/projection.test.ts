@@ -10,8 +10,8 @@ import { projectionFixture } from './projection-fixture.js';
 import { differences, expectedRecords, storedRecords, waitingChanges } from './stored-state.js';
 
 const points: [call: StoreCall, where: 'before' | 'midway' | 'after'][] = [
-  ...(['readMeta', 'readRevision', 'gateways', 'write', 'names', 'publishRevision', 'writeMeta'] as const).flatMap(
-    (call) => (['before', 'midway', 'after'] as const).map((where): [StoreCall, typeof where] => [call, where]),
+  ...(['look', 'gateways', 'write', 'names', 'publish', 'complete'] as const).flatMap((call) =>
+    (['before', 'midway', 'after'] as const).map((where): [StoreCall, typeof where] => [call, where]),
   ),
 ];
 
@@ -71,8 +71,9 @@ onEachDatabase('changes are projected in their order, whole and in bounded batch
       'merchants come first',
     );
   };
-  const publish = store.publishRevision.bind(store);
-  store.publishRevision = async (revision) => {
+  const publish = store.publish.bind(store);
+  store.publish = async (position) => {
+    const { revision } = position;
     published.push(revision);
     const expected = Object.entries(await expectedRecords(database));
     const due = expected.filter(([, record]) => (record as { revision: number }).revision <= revision);
@@ -84,7 +85,7 @@ onEachDatabase('changes are projected in their order, whole and in bounded batch
       [],
       `what was changed up to ${revision} is there`,
     );
-    await publish(revision);
+    await publish(position);
   };
   await one.run();
   t.same(published, [252, 302], 'a change that the limit cuts in two is taken whole');
@@ -117,7 +118,7 @@ onEachDatabase('a store of another history is filled anew: nothing valid is miss
   };
   await projection('one').run();
   t.same(storedRecords(store), await expectedRecords(database));
-  t.equal(store.calls.at(-1), 'writeMeta');
+  t.equal(store.calls.at(-1), 'publish');
   t.not(store.meta.generation, 'another');
   t.equal(store.revision, await context.revision());
 
@@ -413,8 +414,8 @@ onEachDatabase('a store that has lost the last changes gets them again', async (
     t.same(await differences(database, store), [], holder);
     t.equal(store.revision, await context.revision());
     const calls = store.calls.slice(told);
-    t.equal(calls.filter((call) => call === 'publishRevision').length, 1, 'once');
-    t.notOk(calls.slice(calls.indexOf('publishRevision')).includes('write'), 'when all of it is written');
+    t.equal(calls.filter((call) => call === 'complete').length, 1, 'once');
+    t.notOk(calls.slice(0, calls.indexOf('complete')).includes('publish'), 'nothing is told of before all is written');
     await projection(holder).end();
   }
 

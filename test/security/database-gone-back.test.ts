@@ -31,10 +31,14 @@ async function goneBack(t: Test, url: string) {
 onEachDatabase('a database that goes back under a registry is noticed, also where no gateway lives', async (t, url) => {
   const { context, database, generation, kept, one, store } = await goneBack(t, url);
   const published: number[] = [];
-  const publish = store.publishRevision.bind(store);
-  store.publishRevision = async (revision) => {
-    published.push(revision);
-    await publish(revision);
+  const [publish, complete] = [store.publish.bind(store), store.complete.bind(store)];
+  store.publish = async (position) => {
+    published.push(position.revision);
+    await publish(position);
+  };
+  store.complete = async (meta, position) => {
+    published.push(position.revision);
+    await complete(meta, position);
   };
   const { revision } = await revokeKey(context, 'test', kept.keyId);
   t.notOk(await one.hasProjected(revision), 'what was published before says nothing of it');
@@ -47,6 +51,7 @@ onEachDatabase('a database that goes back under a registry is noticed, also wher
   t.equal(next.revision, 5);
   await one.run();
   t.same(await differences(database, store), []);
+  t.ok(published.length > 1);
   t.same(
     published.filter((one) => one < 4),
     [],

@@ -10,6 +10,13 @@ import { projectionFixture, withoutLock } from '../registry/projection-fixture.j
 
 const nowhere = { sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null };
 
+let generations = 0;
+const common = {
+  session: withoutLock,
+  longestLifetimeMilliseconds: 31_000,
+  newGeneration: () => `begun-${(generations += 1)}`,
+};
+
 /** A registry's projection into a Redis, of which all that it holds can be taken and put back, as another server would have it. */
 async function start(t: Test) {
   const { client, url } = await startRedis(t);
@@ -18,18 +25,15 @@ async function start(t: Test) {
     onFound: () => undefined,
   });
   t.teardown(() => store.close());
-  await until(async () => (await store.readMeta()) === null, 'the store can be asked');
+  await until(async () => (await store.look()).meta === null, 'the store can be asked');
   const { context, database, time } = await projectionFixture(t, 'sqlite::memory:');
   const projection = new Projection({
-    ...{
-      database,
-      session: withoutLock,
-      store,
-      clock: time,
-      monotonic: time.monotonic,
-      holder: 'one',
-      newGeneration: () => 'another',
-    },
+    ...common,
+    database,
+    store,
+    clock: time,
+    monotonic: time.monotonic,
+    holder: 'one',
   });
   const take = async (): Promise<Map<string, string>> => {
     const names = await client.keys('*');
@@ -71,10 +75,10 @@ for (const moment of ['before it is written', 'when it is written'] as const) {
     };
     await t.rejects(projection.run(), /not the one that was written to/);
     t.same(await statuses(), ['ACTIVE']);
-    t.equal(await store.readRevision(), 2, 'nothing is published that is not there');
+    t.equal((await store.look()).revision, 2, 'nothing is published that is not there');
     await projection.run();
     t.same(await statuses(), ['REVOKED']);
-    t.equal(await store.readRevision(), await context.revision());
+    t.equal((await store.look()).revision, await context.revision());
   });
 }
 
@@ -93,19 +97,19 @@ t.test(
       return rewrite(...args);
     };
     await t.rejects(projection.run(), /not the one that was written to/);
-    t.equal(await store.readMeta(), null);
+    t.equal((await store.look()).meta, null);
     await projection.run();
     t.equal((await statuses()).length, 3);
-    t.not(await store.readMeta(), null);
+    t.not((await store.look()).meta, null);
 
-    const writeMeta = store.writeMeta.bind(store);
+    const complete = store.complete.bind(store);
     await client.flushall();
-    store.writeMeta = async (...args) => {
+    store.complete = async (...args) => {
       await client.flushall();
-      return writeMeta(...args);
+      return complete(...args);
     };
     await t.rejects(projection.run(), /not the one that was written to/);
-    t.equal(await store.readMeta(), null);
+    t.equal((await store.look()).meta, null);
   },
 );
 
@@ -116,14 +120,14 @@ t.test(
     const { client, store } = await start(t);
     await store.begin();
     await store.write([{ name: 'key:1', value: { revision: 1 } }], 1);
-    await store.publishRevision(1);
+    await store.publish({ revision: 1, change: 'a' });
     await client.set('mg:writer', 'another:0');
-    await t.rejects(store.publishRevision(2), /not the one/);
+    await t.rejects(store.publish({ revision: 2, change: 'b' }), /not the one/);
     await t.rejects(store.write([{ name: 'key:1', value: { revision: 2 } }], 2), /not the one/);
-    t.equal(await store.readRevision(), 1);
+    t.equal((await store.look()).revision, 1);
     await store.begin();
-    await store.publishRevision(2);
-    t.equal(await store.readRevision(), 2);
+    await store.publish({ revision: 2, change: 'b' });
+    t.equal((await store.look()).revision, 2);
   },
 );
 
@@ -134,19 +138,9 @@ t.test('a registry on another database writes nothing at all', { skip: withoutRe
   await projection.run();
   const before = await take();
   const { database, time } = await projectionFixture(t, 'sqlite::memory:');
-  const wrong = new Projection({
-    ...{
-      database,
-      session: withoutLock,
-      store,
-      clock: time,
-      monotonic: time.monotonic,
-      holder: 'wrong',
-      newGeneration: () => 'wrong',
-    },
-  });
+  const wrong = new Projection({ ...common, database, store, clock: time, monotonic: time.monotonic, holder: 'wrong' });
   await database.updateTable('revision').set({ generation: 'of its own' }).execute();
-  for (let count = 0; count < 2; count += 1) await t.rejects(wrong.run(), /another registry's: of its 4 records/);
+  for (let count = 0; count < 2; count += 1) await t.rejects(wrong.run(), /that of another database/);
   t.same(await take(), before);
 });
 
@@ -156,31 +150,21 @@ t.test('a damaged meta record lets no registry on another database in', { skip: 
   for (let count = 0; count < 3; count += 1) await createKey(context, 'test', id, { environment: 'live' });
   await projection.run();
   const { database, time } = await projectionFixture(t, 'sqlite::memory:');
-  const wrong = new Projection({
-    ...{
-      database,
-      session: withoutLock,
-      store,
-      clock: time,
-      monotonic: time.monotonic,
-      holder: 'wrong',
-      newGeneration: () => 'wrong',
-    },
-  });
+  const wrong = new Projection({ ...common, database, store, clock: time, monotonic: time.monotonic, holder: 'wrong' });
   for (const damaged of ['', '{', '[]', '{"version":2,"generation":"generation-0"}']) {
     await client.set('mg:meta', damaged);
     const before = await take();
     await t.rejects(wrong.run(), /another registry's: of its 4 records this database knows 0/, damaged);
     t.same(await take(), before);
     await projection.run();
-    t.match(await store.readMeta(), { version: 1, generation: String }, 'that of its own store is written again');
+    t.match((await store.look()).meta, { version: 1, generation: String }, 'that of its own store is written again');
     t.same([...(await take()).keys()].sort(), [...before.keys()].sort());
   }
   await client.del('mg:meta');
   await wrong.run();
   t.same(
     [...(await take()).keys()].sort(),
-    ['mg:meta', 'mg:revision', 'mg:writer'],
+    ['mg:change', 'mg:meta', 'mg:revision', 'mg:writer'],
     'whoever wants that takes it away',
   );
 });

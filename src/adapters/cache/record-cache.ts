@@ -10,6 +10,8 @@ export interface Hearing {
   readonly fresh: boolean;
   /** Milliseconds since everything held was known to be true. */
   readonly sinceKnownTrue: number;
+  /** For how long after that it may be served. */
+  readonly staleMilliseconds: number;
   /** Tries to be fresh again, in bounded time; resolves whether or not that worked. */
   catchUp(): Promise<void>;
 }
@@ -22,6 +24,12 @@ export interface CacheLimits {
   readonly unknownMaxAgeMilliseconds: number;
   readonly maxStaleMilliseconds: number;
 }
+
+/** How long a request whose record is held waits for a fresher one. */
+const patienceMilliseconds = 3;
+/** How long after one that waited in vain no other one does. */
+const betweenWaitsMilliseconds = 250;
+const late = Symbol('late');
 
 interface Held<Compiled> {
   /** A record that cannot be used is held as its failure, so that it is read and told of once and not for each request. */
@@ -49,6 +57,9 @@ export class RecordCache<Compiled extends object> {
   #unknownEvictions = 0;
   readonly #flights = new Map<string, Flight<Compiled>>();
   #round = 0;
+  #waiting: Promise<typeof late> | null = null;
+  /** When a request last waited in vain to be fresh. */
+  #lateAt = -Infinity;
   readonly #limits: CacheLimits;
   readonly #hearing: Hearing;
   readonly #read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>;
@@ -88,7 +99,14 @@ export class RecordCache<Compiled extends object> {
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#hearing.fresh) return this.#heldOrAsked(id);
-    return this.#hearing.catchUp().then(() => (this.#hearing.fresh ? this.#heldOrAsked(id) : this.#askedOrStale(id)));
+    // One request in a while waits for Redis. The others need not find out the same.
+    if (this.#now() - this.#lateAt < betweenWaitsMilliseconds && this.#mayServeStale(id)) return this.#stale(id);
+    const caughtUp = this.#hearing.catchUp();
+    const soon = this.#mayServeStale(id) ? Promise.race([caughtUp, this.#patience()]) : caughtUp;
+    return soon.then((ended) => {
+      if (this.#hearing.fresh) return this.#heldOrAsked(id);
+      return ended === late && this.#mayServeStale(id) ? this.#stale(id) : this.#askedOrStale(id);
+    });
   }
 
   #heldOrAsked(id: string): Eventual<RecordRead<Compiled>> {
@@ -97,15 +115,38 @@ export class RecordCache<Compiled extends object> {
   }
 
   async #askedOrStale(id: string): Promise<RecordRead<Compiled>> {
+    const asked = this.#ask(id);
     try {
-      return this.#answer(await this.#ask(id), 'store', 0);
+      const value = await (this.#mayServeStale(id) ? Promise.race([asked, this.#patience()]) : asked);
+      if (value !== late) return this.#answer(value, 'store', 0);
+      asked.catch(() => undefined); // nobody may be waiting for it any more
     } catch (error) {
-      const held = this.#known.get(id);
-      const age = this.#hearing.sinceKnownTrue;
-      const mayServe = held !== undefined && age <= this.#limits.maxStaleMilliseconds;
-      if (!(error instanceof KeyStoreUnavailable) || !mayServe) throw error;
-      return this.#answer(held.value, 'stale', age);
+      if (!(error instanceof KeyStoreUnavailable)) throw error;
     }
+    return this.#mayServeStale(id) ? this.#stale(id) : this.#answer(await asked, 'store', 0);
+  }
+
+  /** @throws KeyStoreUnavailable for a record that cannot be used */
+  #stale(id: string): RecordRead<Compiled> {
+    return this.#answer(this.#known.get(id)?.value ?? null, 'stale', this.#hearing.sinceKnownTrue);
+  }
+
+  #mayServeStale(id: string): boolean {
+    return this.#known.has(id) && this.#hearing.sinceKnownTrue <= this.#hearing.staleMilliseconds;
+  }
+
+  /** Ends when what has come by then has been read, also where this process was held up. Those who wait share it. */
+  #patience(): Promise<typeof late> {
+    this.#waiting ??= new Promise((resolve) => {
+      setTimeout(() => {
+        setImmediate(() => {
+          this.#waiting = null;
+          if (!this.#hearing.fresh) this.#lateAt = this.#now();
+          resolve(late);
+        });
+      }, patienceMilliseconds);
+    });
+    return this.#waiting;
   }
 
   /** Drops records that may have changed. */

@@ -1,26 +1,43 @@
+import type { Environment } from '../../policy/key-format.js';
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import type { RecordRead, Records } from '../../gateway/ports.js';
 import { compileKeyRecord, compileMerchantRecord, MalformedRecord, parseMetaRecord } from '../../gateway/records.js';
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
-import type { LiveGateway, MetaRecord, RecordsStore, StoreEntry } from '../../registry/ports.js';
+import type { MetaRecord } from '../../gateway/records.js';
+import type { Position, RecordsStore, SeenGateways, StoreEntry, StoreLook } from '../../registry/ports.js';
 
 /** Records by their store key (`mg:meta`, `mg:key:<lookupId>`, `mg:merchant:<merchantId>`), as in the contract. */
 export type StoredRecords = Readonly<Record<string, unknown>>;
 
 const lookupIdForm = /^[0-9a-f]{64}$/;
 
+/** The gateway in whose process the records are. */
+export interface MemoryGateway {
+  readonly instanceId: string;
+  readonly environment: Environment;
+  readonly host: string;
+  readonly version: string;
+  /** ISO 8601. */
+  readonly startedAt: string;
+}
+
+/** No other process writes here, and what is here ends with this one. */
+const server = 'memory';
+
 /**
  * Records in the memory of the process, from a file or, where a registry runs in the same process, written by it. A
  * record is compiled when it is written; one that does not parse makes its own key or merchant unaskable and no other.
  */
 export class MemoryRecords implements Records, RecordsStore {
+  readonly endsWithProcess = true;
+  readonly canFailOver = false;
   readonly #keys = new Map<string, CompiledKey | KeyStoreUnavailable>();
   readonly #merchants = new Map<string, CompiledMerchant | KeyStoreUnavailable>();
   readonly #onMalformed: (storeKey: string, problem: string) => void;
-  readonly #gateway: Omit<LiveGateway, 'revision'> | null;
+  readonly #gateway: MemoryGateway | null;
   #meta: MetaRecord | null = null;
   #unavailableReason: string | null = 'the store is not seeded: it has no mg:meta record';
-  #revision = 0;
+  #position: Position | null = null;
 
   /**
    * @param onMalformed told of each record that cannot be used: its store key and what is wrong with it
@@ -29,7 +46,7 @@ export class MemoryRecords implements Records, RecordsStore {
   constructor(
     records: StoredRecords,
     onMalformed: (storeKey: string, problem: string) => void = () => undefined,
-    gateway: Omit<LiveGateway, 'revision'> | null = null,
+    gateway: MemoryGateway | null = null,
   ) {
     this.#onMalformed = onMalformed;
     this.#gateway = gateway;
@@ -64,17 +81,16 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  readMeta(): Promise<MetaRecord | null> {
-    return Promise.resolve(this.#meta);
+  look(): Promise<StoreLook> {
+    const { revision = 0, change = null } = this.#position ?? {};
+    return Promise.resolve({
+      ...{ epoch: 0, servers: [server], replicas: 0, isWhole: true },
+      ...{ meta: this.#meta, revision, change },
+    });
   }
 
-  writeMeta(meta: MetaRecord): Promise<void> {
-    this.#readMeta(meta);
+  begin(): Promise<void> {
     return Promise.resolve();
-  }
-
-  begin(): Promise<boolean> {
-    return Promise.resolve(true);
   }
 
   /** The registry of this process alone writes here, and in order: nothing of a later change is there. */
@@ -90,17 +106,53 @@ export class MemoryRecords implements Records, RecordsStore {
     return this.write(entries);
   }
 
-  readRevision(): Promise<number> {
-    return Promise.resolve(this.#revision);
-  }
-
-  publishRevision(revision: number): Promise<void> {
-    this.#revision = revision;
+  publish(position: Position): Promise<void> {
+    this.#position = position;
     return Promise.resolve();
   }
 
-  gateways(): Promise<readonly LiveGateway[]> {
-    return Promise.resolve(this.#gateway === null ? [] : [{ ...this.#gateway, revision: this.#revision }]);
+  complete(meta: MetaRecord, position: Position): Promise<void> {
+    this.#position = position;
+    this.#readMeta(meta);
+    return Promise.resolve();
+  }
+
+  /** The gateway reads what is published as it is written. */
+  gateways(): Promise<SeenGateways> {
+    const { generation = null } = this.#meta ?? {};
+    const { revision = 0 } = this.#position ?? {};
+    const acknowledgement =
+      this.#gateway === null
+        ? null
+        : { ...this.#gateway, revision, ...(generation === null ? {} : { generation }), lifetimeMilliseconds: 1 };
+    return Promise.resolve({
+      ...{ epoch: 0, generation, isHearing: true },
+      gateways:
+        acknowledgement === null
+          ? []
+          : [
+              {
+                instanceId: acknowledgement.instanceId,
+                silentMilliseconds: 0,
+                clockSkewMilliseconds: 0,
+                acknowledgement,
+              },
+            ],
+    });
+  }
+
+  /** What is here ends with the process, so that no database is behind it. */
+  read(): Promise<readonly StoreEntry[]> {
+    return Promise.resolve([]);
+  }
+
+  /** It holds nothing, so it needs no leave for that. */
+  grant(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  removeGateways(): Promise<void> {
+    return Promise.resolve();
   }
 
   // eslint-disable-next-line @typescript-eslint/require-await -- the port's names come one by one from other stores

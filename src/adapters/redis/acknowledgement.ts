@@ -25,6 +25,11 @@ export class Acknowledgement {
     return age > this.#lifetimeMilliseconds ? 'the store takes no acknowledgements' : null;
   }
 
+  /** Whether the newest one was refused by a server that may have been replaced. */
+  get isRefused(): boolean {
+    return this.#isRefused;
+  }
+
   /** Takes in that it was put. @param began before that */
   put(began: { readonly wall: number; readonly monotonic: number }): void {
     this.#put = began;

@@ -23,6 +23,8 @@ export interface RedisAddress {
   /** PEM of the authority that signed its certificate; null: those that Node trusts. */
   readonly ca: Buffer | null;
   readonly commandTimeoutMilliseconds: number;
+  /** How many replicas must confirm that they follow the server, where there is no sentinel; null: all that the registry has seen. */
+  readonly replicas?: number | null;
 }
 
 const connectTimeoutMilliseconds = 1_000;
@@ -86,6 +88,22 @@ export function connectNodeOnce(
   onError: (error: Error) => void,
 ): Redis {
   return open(address, onError, { host, port, lazyConnect: true, retryStrategy: null });
+}
+
+/** Opens a connection to a sentinel for questions about the master. It connects with the first `connect()`, and comes back by itself. */
+export function connectSentinel(
+  address: RedisAddress,
+  { host, port }: HostAndPort,
+  onError: (error: Error) => void,
+): Redis {
+  const options = optionsOf({ ...address, username: null, password: null });
+  const redis = new Redis({ ...options, host, port, commandTimeout: connectTimeoutMilliseconds });
+  return bearRepeatedErrors(redis).on('error', onError);
+}
+
+/** Opens a connection anew. One that is being opened stays: behind a Sentinel ioredis would give it up for good. */
+export function openAnew(redis: Redis): void {
+  if (redis.status === 'ready') redis.disconnect(true);
 }
 
 /** Whether Redis is spoken to over TLS. */

@@ -1,19 +1,5 @@
-import type { LiveGateway } from '../../registry/ports.js';
-import Type, { Compile } from '../../typebox/typebox.js';
-import { highestRevision } from './revision.js';
-
-const acknowledgement = Compile(
-  Type.Object({
-    instanceId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
-    revision: Type.Integer({ minimum: 0, maximum: highestRevision }),
-    environment: Type.Enum(['live', 'test']),
-    host: Type.String({ maxLength: 255 }),
-    startedAt: Type.String({ maxLength: 40 }),
-  }),
-);
-
-/** Four beats: a gateway that has missed them all has vanished, or is cut off, or its process is stopped. */
-const silentMilliseconds = 2_000;
+import type { SeenGateway } from '../../registry/ports.js';
+import { readAcknowledgement } from './gateway-records.js';
 
 /** When something was last heard of an acknowledgement. */
 interface Hearing {
@@ -21,10 +7,14 @@ interface Hearing {
   readonly count: number;
   /** On the monotonic clock, in milliseconds. */
   readonly at: number;
+  /** In milliseconds since 1970 when a notice came; null where the acknowledgement was only found. */
+  readonly noticedAt: number | null;
 }
 
 /** Where acknowledgements are, and whether it is heard when one is written. */
 export interface DirectorySource {
+  /** What the name of every acknowledgement begins with; the gateway's instance id follows. */
+  readonly prefix: string;
   readonly hearing: boolean;
   /** Between two looks at the same number nothing was missed. */
   readonly epoch: number;
@@ -32,75 +22,97 @@ export interface DirectorySource {
   catchUp(): Promise<void>;
   /** The names of all acknowledgements; one that comes or goes meanwhile may be left out. */
   names(): AsyncIterable<string>;
-  /** In the order of the names; null for one that is not there any more. */
-  read(names: readonly string[]): Promise<readonly (string | null)[]>;
+  /**
+   * In the order of the names; null for one that is not there any more. With the generation that the meta record names at the
+   * same moment, or before; null where it names none, or not these servers.
+   */
+  read(names: readonly string[]): Promise<{ generation: string | null; texts: readonly (string | null)[] }>;
+}
+
+/** What a look found. */
+export interface DirectoryList {
+  readonly generation: string | null;
+  /** Whether every notice has been heard that was sent before the look. */
+  readonly isHearing: boolean;
+  readonly gateways: readonly SeenGateway[];
 }
 
 /**
- * The gateways that live. Redis tells of each acknowledgement as it is written, so that nobody has to look through a
- * million records for a handful of gateways, and yet none that lives is overlooked.
+ * The gateways that acknowledge. Redis tells of each acknowledgement as it is written, so that nobody has to look through a
+ * million records for a handful of gateways, and yet none is overlooked. Each notice is a sign of life, whatever is read.
  */
 export class GatewayDirectory {
   readonly #source: DirectorySource;
   readonly #monotonic: () => number;
+  readonly #now: () => number;
   /** Their names, each with when it was last heard of. */
   readonly #known = new Map<string, Hearing>();
   #heard = 0;
-  #complete = false;
+  #isComplete = false;
+  /** Since when silence is counted. */
+  #since: number;
 
-  constructor(source: DirectorySource, monotonic: () => number = () => performance.now()) {
+  constructor(source: DirectorySource, monotonic: () => number = () => performance.now(), now = Date.now) {
     this.#source = source;
     this.#monotonic = monotonic;
+    this.#now = now;
+    this.#since = monotonic();
   }
 
-  /** These acknowledgements were written, or taken back. */
+  /** Notices came of these acknowledgements: they were written, or taken away. */
   heard(names: readonly string[]): void {
-    this.#heard += 1;
-    const hearing = { count: this.#heard, at: this.#monotonic() };
-    for (const name of names) this.#known.set(name, hearing);
+    this.#hear(names, this.#now());
   }
 
   /** Some may have been written that were not heard of. */
   missed(): void {
-    this.#complete = false;
+    this.#isComplete = false;
+    this.#since = this.#monotonic();
   }
 
-  /** Every gateway whose acknowledgement stands at this moment. One that cannot be read counts as having none. */
-  async list(): Promise<LiveGateway[]> {
-    if (this.#source.hearing) await this.#source.catchUp();
-    if (!this.#complete) await this.#lookThrough();
+  /** Every gateway whose acknowledgement stands, and each that is asked for. */
+  async list(roster: readonly string[]): Promise<DirectoryList> {
+    const source = this.#source;
+    const [began, epoch, isHearing] = [this.#monotonic(), source.epoch, source.hearing];
+    if (isHearing) await source.catchUp();
+    if (!this.#isComplete) await this.#lookThrough();
+    const askedFor = new Set(roster.map((id) => source.prefix + id));
+    // Of one that was never heard of, silence is counted from now on.
+    for (const name of askedFor)
+      if (!this.#known.has(name)) this.#known.set(name, { count: 0, at: began, noticedAt: null });
     const names = [...this.#known.keys()];
     const asked = this.#heard;
-    if (names.length === 0) return [];
-    const texts = await this.#source.read(names);
-    return names.flatMap((name, index) => {
+    const { generation, texts } = await source.read(names);
+    const gateways = names.map((name, index): SeenGateway => {
+      const instanceId = name.slice(source.prefix.length);
       const text = texts[index] ?? null;
-      // One that was heard of since it was asked for may have been written after it was found to be gone.
-      if (text === null && (this.#known.get(name)?.count ?? 0) <= asked) this.#known.delete(name);
-      const gateway = text === null ? null : read(text);
-      return gateway === null ? [] : [{ ...gateway, isSilent: this.#isSilent(name) }];
+      const hearing = this.#known.get(name);
+      const heardAt = Math.max(hearing?.at ?? began, this.#since);
+      // One that was heard of since it was asked for may have been written after it was found to be gone. One of the roster
+      // may use what it holds although its acknowledgement was lost: when it was last heard of has to be known.
+      if (text === null && !askedFor.has(name) && (hearing?.count ?? 0) <= asked) this.#known.delete(name);
+      const read = readAcknowledgement(text);
+      const acknowledgement = read?.instanceId === instanceId ? read : null;
+      const noticedAt = hearing?.noticedAt ?? null;
+      const skew = acknowledgement?.now === undefined || noticedAt === null ? null : acknowledgement.now - noticedAt;
+      return {
+        ...{ instanceId, acknowledgement, clockSkewMilliseconds: skew },
+        silentMilliseconds: Math.max(0, began - heardAt),
+      };
     });
+    return { generation, gateways, isHearing: isHearing && source.hearing && source.epoch === epoch };
   }
 
-  /** A look through all of them starts the time anew: nobody knows when what it finds was written. */
-  #isSilent(name: string): boolean {
-    const { at = Infinity } = this.#known.get(name) ?? {};
-    return this.#monotonic() - at >= silentMilliseconds;
+  #hear(names: readonly string[], noticedAt: number | null): void {
+    this.#heard += 1;
+    const hearing = { count: this.#heard, at: this.#monotonic(), noticedAt };
+    for (const name of names) this.#known.set(name, hearing);
   }
 
   async #lookThrough(): Promise<void> {
     const { epoch, hearing } = this.#source;
-    for await (const name of this.#source.names()) this.heard([name]);
+    for await (const name of this.#source.names()) if (!this.#known.has(name)) this.#hear([name], null);
     // What was written while nothing could be heard may have been missed; then the next call looks again.
-    this.#complete = hearing && this.#source.hearing && this.#source.epoch === epoch;
-  }
-}
-
-function read(text: string): LiveGateway | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return acknowledgement.Check(value) ? value : null;
-  } catch {
-    return null;
+    this.#isComplete = hearing && this.#source.hearing && this.#source.epoch === epoch;
   }
 }

@@ -1,97 +1,86 @@
-import type { Clock } from '../../gateway/ports.js';
-import type { Environment } from '../../policy/key-format.js';
-import { Acknowledgement } from './acknowledgement.js';
+import { KeyStoreUnavailable } from '../../gateway/ports.js';
+import { acknowledgementText } from './acknowledgement-text.js';
+import type { GatewayIdentity } from './acknowledgement-text.js';
+import { FirstGrant } from './first-grant.js';
+import { readGrant } from './gateway-records.js';
+import type { Moment } from './lease.js';
 import type { Outage } from './outage.js';
 import type { RecordNames } from './record-names.js';
-import type { RecordsLink } from './records-link.js';
-import { StoreState } from './store-state.js';
-
-/** Who acknowledges. */
-export interface GatewayIdentity {
-  readonly instanceId: string;
-  readonly environment: Environment;
-  readonly host: string;
-  /** ISO 8601. */
-  readonly startedAt: string;
-}
+import type { AcknowledgementText, RecordsLink } from './records-link.js';
+import { Standing } from './standing.js';
+import type { StandingOptions } from './standing.js';
+import type { BelievedState } from './store-state.js';
+import { Turn } from './turn.js';
 
 /** What a heartbeat is made of. */
-export interface HeartbeatOptions {
+export interface HeartbeatOptions extends StandingOptions {
   readonly link: RecordsLink;
   readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;
-  readonly clock: Clock;
-  /** How long records are served that can no longer be known to be true. */
-  readonly maxStaleMilliseconds: number;
   /** Told when every notice was heard, before the revision is acknowledged; and whether any may have been missed since the last time. */
   readonly onCaughtUp: (hasMissed: boolean) => void;
+  /** Told when nothing may be held any more: the registry does not wait for this gateway. */
+  readonly onForget: () => void;
+  /** Told once of what operators should know, though requests are answered. */
+  readonly onNotice: (notice: string) => void;
 }
 
 const everyMilliseconds = 500;
-/** Three beats: a process that was stopped for longer must not believe what it holds before it has caught up. */
-const freshMilliseconds = 1_500;
-const marginMilliseconds = 5_000;
+/** An echo of the registry that is older does not do: others are asked. */
+const oldEchoMilliseconds = 1_000;
 
 /**
  * Knows up to which moment everything that is held is true, and acknowledges it. A beat reads the newest revision,
  * catches up with the notices, and then acknowledges that revision: a record is written before its revision is, so
- * whatever changed up to it has been dropped by then.
+ * whatever changed up to it has been dropped by then. What a beat found out holds for the connections that it used, and no others.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
-  readonly #state = new StoreState();
-  readonly #acknowledgement: Acknowledgement;
+  readonly standing: Standing;
+  /** Why no traffic should come yet, though requests are answered. */
+  readonly firstGrant: FirstGrant;
   readonly #timer: NodeJS.Timeout;
+  readonly #verdict = new Turn();
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
-  #knownTrue = { wall: -Infinity, monotonic: -Infinity };
-  /** When a beat last succeeded, or the first one could have begun. */
-  #goodAt = performance.now();
-  #answers = false;
   /** The epoch of the link since which what is held was read: in another one notices may have been missed. */
   #heldEpoch = 0;
+  #asking: Promise<void> | null = null;
+  #notice: string | null = null;
   #closed = false;
 
   constructor(options: HeartbeatOptions) {
     this.#options = options;
-    this.#acknowledgement = new Acknowledgement(options.clock, options.maxStaleMilliseconds + freshMilliseconds);
+    this.standing = new Standing(options);
+    this.firstGrant = new FirstGrant(() => {
+      options.onNotice(
+        'the registry has not enrolled this gateway: it holds no records, and asks Redis for each request',
+      );
+    });
     this.#timer = setInterval(() => {
       if (this.#running === null) void this.beat();
     }, everyMilliseconds).unref();
   }
 
-  /** Milliseconds since everything held was known to be true. By a clock that was set back that was never. */
+  /** Milliseconds since everything held was known to be true; for ever where nothing may be held. */
   get sinceKnownTrue(): number {
-    const wall = this.#options.clock.now() - this.#knownTrue.wall;
-    return wall < 0 ? Infinity : Math.max(wall, performance.now() - this.#knownTrue.monotonic);
+    return this.standing.sinceKnownTrue;
+  }
+
+  /** For how long after that it may be served. */
+  get staleMilliseconds(): number {
+    return this.standing.staleMilliseconds;
   }
 
   /** Whether what is held can be believed without asking. */
   get fresh(): boolean {
-    const { hearing, epoch } = this.#options.link;
-    return (
-      hearing &&
-      epoch === this.#heldEpoch &&
-      this.#state.generation !== null &&
-      this.sinceKnownTrue <= freshMilliseconds
-    );
-  }
-
-  /** Whether Redis answered the newest beat. Where it did not, asking would cost a request time and bring nothing. */
-  get answers(): boolean {
-    return this.#answers;
-  }
-
-  /** The generation of the seeded records; null while it is not known that they are, or that they are those of today. */
-  get generation(): string | null {
-    return this.#acknowledgement.reason === null ? this.#state.generation : null;
+    return this.standing.fresh;
   }
 
   /** Why nothing can be decided; null while it can, if only from what is held. */
   get reason(): string | null {
-    if (this.#answers) return this.#state.reason ?? this.#acknowledgement.reason;
-    return this.sinceKnownTrue <= this.#options.maxStaleMilliseconds ? null : 'Redis does not answer';
+    return this.standing.reason;
   }
 
   /** Resolves after a beat that began when this was called, or later. */
@@ -110,61 +99,148 @@ export class Heartbeat {
 
   /** Tries to be fresh again, in bounded time; where it is known that this cannot be, at once. */
   async catchUp(): Promise<void> {
-    if (this.#mayHelp) await this.#running;
-    if (!this.fresh && this.#answers && this.#options.link.hearing) await this.beat();
+    if (!this.standing.lease.enrolled && this.standing.proof !== null) return;
+    // During an outage each would only hold a request up.
+    if (this.standing.answers || this.standing.last === null) await this.#running;
+    if (!this.fresh && this.standing.answers && this.#options.link.hearing) await this.beat();
+  }
+
+  /**
+   * Resolves, in bounded time, when the connections of this moment can be believed; where that is not to be expected, it does not wait.
+   * @throws KeyStoreUnavailable
+   */
+  async proven(): Promise<number> {
+    // A turn that others wait for may be over soon; the one after it is not.
+    for (let turn = 0; turn < 2 && !this.#closed && this.standing.isJudgedSoon; turn += 1) await this.#verdict.next();
+    const { proof } = this.standing;
+    if (proof === null || !this.standing.answers)
+      throw new KeyStoreUnavailable(this.reason ?? 'Redis could not be asked');
+    return proof;
   }
 
   /** Takes nothing for granted any more until the next beat. */
   doubt(): void {
-    this.#state.doubt();
+    this.standing.doubt();
     void this.beat();
   }
 
-  /** Stops, and takes the acknowledgement back so that nobody waits for this gateway. */
+  /** Stops, and says so, so that nobody waits for this gateway. To be called after the last decision. */
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#timer);
     await this.#running;
+    this.standing.judge(NaN, false);
+    this.#forget();
     const { link, names, identity } = this.#options;
-    await link.remove(names.gateway(identity.instanceId)).catch(() => undefined);
-  }
-
-  /** Whether a beat under way is worth waiting for: during an outage each would only hold a request up. */
-  get #mayHelp(): boolean {
-    const isFirst = this.#knownTrue.wall === -Infinity;
-    return this.#answers || isFirst;
+    const leaving =
+      this.standing.last === null || this.standing.state.isFormer
+        ? link.remove(names.gateway(identity.instanceId))
+        : link.acknowledge(
+            this.#textOf(this.standing.last, this.standing.lease.begin().beat, { leaving: true }),
+            names.grant(identity.instanceId),
+          );
+    await leaving.catch(() => undefined);
   }
 
   async #beat(): Promise<void> {
-    const { link, names, identity, clock, maxStaleMilliseconds, onCaughtUp } = this.#options;
-    const [wall, monotonic, epoch] = [clock.now(), performance.now(), link.epoch];
+    const { link, names, identity, onCaughtUp } = this.#options;
+    const { beat, at } = this.standing.lease.begin();
+    if (this.standing.lease.isOver) this.#forget();
+    const epoch = this.standing.epoch;
     let answered = false;
     try {
       const [meta, newest] = await link.readState();
       answered = true;
-      const revision = this.#state.accept(meta, newest);
-      const { reason, acceptedGeneration: generation } = this.#state;
-      if (meta === null || generation === null) {
-        this.#report(reason);
+      const { servers } = link;
+      const found = this.standing.state.judge(
+        meta,
+        newest,
+        servers,
+        this.standing.state.isFormer ? null : this.standing.lease.generation,
+      );
+      if (found === null || meta === null) {
+        this.standing.judge(epoch, false);
+        this.#report(this.standing.state.reason);
         return;
       }
-      await link.catchUp(meta, generation);
+      if (servers === null && found.replicas !== null) throw new Error('it is not known yet which server this is');
+      await link.catchUp(meta, found.generation);
+      if (this.standing.epoch !== epoch) return; // what was found is another server's; another beat has been asked for
       onCaughtUp(link.epoch !== this.#heldEpoch);
       this.#heldEpoch = link.epoch;
-      // It lives as long as this gateway might serve what it holds: whoever is not listed serves nothing old.
-      const lifetime = maxStaleMilliseconds + freshMilliseconds + marginMilliseconds;
-      await link.put(names.gateway(identity.instanceId), JSON.stringify({ revision, ...identity }), lifetime);
-      this.#acknowledgement.put({ wall, monotonic });
-      if (link.epoch === epoch) this.#knownTrue = { wall, monotonic };
-      this.#goodAt = monotonic;
+      const acknowledgement = this.#textOf(found, beat);
+      const grant = await link
+        .acknowledge(acknowledgement, names.grant(identity.instanceId))
+        .catch((error: unknown) => this.#notTaken(error, found, epoch));
+      if (this.standing.lease.isOver) this.#forget();
+      if (this.standing.epoch !== epoch) return;
+      this.standing.acknowledgement.put(at);
+      this.#adopt(found);
+      const isAsked = found.replicas !== null && link.witness(found.replicas) === 'others';
+      if (found.replicas === null) this.standing.lease.assume(found.generation);
+      else this.#granted(grant, found.generation);
+      if (!isAsked) this.standing.lease.sure(at);
+      this.standing.judge(epoch, true);
+      if (isAsked && this.standing.lease.sinceEchoed > oldEchoMilliseconds) {
+        this.#asking ??= this.#askOthers(acknowledgement, found.replicas, at, epoch);
+        // A sentinel that hangs holds nothing up that can be decided without it.
+        if (this.standing.proof === null) await this.#asking;
+      }
+      this.standing.goodAt = at.monotonic;
+      this.firstGrant.beat(this.standing.lease.enrolled);
       this.#report(link.partLost);
     } catch (error) {
-      this.#acknowledgement.failed(error);
+      this.standing.failure = error instanceof Error ? error.message : String(error);
       // A single beat that fails is not an outage yet, unless a connection tells of one.
-      if (performance.now() - this.#goodAt > freshMilliseconds) this.#report(String(error));
+      if (!this.standing.isRecent) this.#report(String(error));
     } finally {
-      this.#answers = answered;
+      this.standing.answers = answered;
+      if (this.standing.isJudged) this.#verdict.come();
     }
+  }
+
+  async #askOthers(acknowledgement: AcknowledgementText, replicas: number, at: Moment, epoch: number): Promise<void> {
+    const isConfirmed = await this.#options.link.confirm(acknowledgement, replicas);
+    this.#asking = null;
+    if (this.standing.lease.isOver) this.#forget();
+    if (isConfirmed && this.standing.epoch === epoch) this.standing.lease.sure(at);
+  }
+
+  /** A server that is full, or cannot save, refuses the registry as well: it can still be asked. */
+  #notTaken(error: unknown, found: BelievedState, epoch: number): never {
+    this.standing.acknowledgement.failed(error);
+    const isReply = error instanceof Error && error.name === 'ReplyError';
+    if (isReply && this.standing.epoch === epoch) {
+      const isBelieved = !this.standing.acknowledgement.isRefused;
+      if (isBelieved) this.#adopt(found);
+      this.standing.judge(epoch, isBelieved);
+    }
+    throw error;
+  }
+
+  #adopt(found: BelievedState): void {
+    this.standing.adopt(found);
+    const notice = this.standing.state.notNamed;
+    if (notice !== null && this.#notice === null) this.#options.onNotice(notice);
+    this.#notice = notice;
+  }
+
+  #granted(grant: string | null, generation: string): void {
+    const before = this.standing.lease.generation;
+    this.standing.lease.granted(readGrant(grant), generation);
+    if (before !== null && this.standing.lease.generation !== before) this.#options.onForget();
+  }
+
+  #forget(): void {
+    this.standing.lease.end();
+    this.#options.onForget();
+  }
+
+  #textOf(found: BelievedState, beat: number, leaving: { leaving?: true } = {}): AcknowledgementText {
+    const { identity, names, clock } = this.#options;
+    const { lifetimeMilliseconds } = this.standing.lease;
+    const said = { beat, lifetimeMilliseconds, now: Math.max(0, Math.round(clock.now())), ...leaving };
+    return acknowledgementText(identity, found, said, names.gateway(identity.instanceId));
   }
 
   #report(problem: string | null): void {

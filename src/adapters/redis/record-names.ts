@@ -5,6 +5,10 @@ export class RecordNames {
   readonly #prefix: string;
   readonly meta: string;
   readonly revision: string;
+  /** The name of the change that the revision counts: a restored database comes to the same numbers again. */
+  readonly change: string;
+  /** The same in a Cluster, in the slot of the revision: one script writes both. */
+  readonly changeInCluster: string;
   /** On one server: who writes the records, and how much of that has come. */
   readonly writer: string;
   /** In a Cluster: which slot was changed when, at the master of the revision. */
@@ -18,6 +22,8 @@ export class RecordNames {
     this.#prefix = prefix;
     this.meta = `${prefix}meta`;
     this.revision = `${prefix}revision`;
+    this.change = `${prefix}change`;
+    this.changeInCluster = `${prefix}change:{${this.revision}}`;
     this.writer = `${prefix}writer`;
     this.changedSlots = `${prefix}changed:{${this.revision}}`;
     this.torExits = `${prefix}tor-exits`;
@@ -42,8 +48,14 @@ export class RecordNames {
     return behind(this.merchant(''), names);
   }
 
+  /** What a gateway acknowledges. */
   gateway(instanceId: string): string {
     return `${this.#prefix}gateway:${instanceId}`;
+  }
+
+  /** The registry's leave for a gateway to use its memory. */
+  grant(instanceId: string): string {
+    return `${this.#prefix}grant:${instanceId}`;
   }
 
   /** What a merchant may still ask. Environments on one Redis are apart: trials must not use up what is for payments. */

@@ -11,8 +11,10 @@ export interface LinkEvents extends InvalidationEvents {
 export interface RecordsLink {
   /** Whether every change is heard. */
   readonly hearing: boolean;
-  /** Between two looks at the same number nothing was missed. */
+  /** Between two looks at the same number nothing was missed, and no connection was opened anew: it leads to the same servers. */
   readonly epoch: number;
+  /** The run ids of the servers that it leads to, null for one that does not say; null while they are not known. */
+  readonly servers: readonly (string | null)[] | null;
   /** What is wrong with a part of the store, about which nothing is answered; null where nothing is. */
   readonly partLost: string | null;
   /** The meta record and the newest revision, as texts. */
@@ -28,10 +30,28 @@ export interface RecordsLink {
    * @throws KeyStoreUnavailable where it is known why nothing can be said about this record now
    */
   read(name: string, generation: string): Promise<string | null>;
-  /** Writes what ends by itself after some time. */
-  put(name: string, text: string, lifetimeMilliseconds: number): Promise<void>;
+  /**
+   * Writes an acknowledgement, which ends by itself after some time.
+   * @returns the text of the grant, as it was after that
+   */
+  acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null>;
+  /**
+   * What shows that no other server has taken its place: none can; or its masters, which confirm that in each beat; or others,
+   * who have to be asked.
+   * @param replicas how many the registry has seen
+   */
+  witness(replicas: number): 'none' | 'masters' | 'others';
+  /** Whether others show that no server had taken its place when this was called. Never rejects. */
+  confirm(acknowledgement: AcknowledgementText, replicas: number): Promise<boolean>;
   remove(name: string): Promise<void>;
   close(): void;
+}
+
+/** What a gateway acknowledges, as it is written. */
+export interface AcknowledgementText {
+  readonly name: string;
+  readonly text: string;
+  readonly lifetimeMilliseconds: number;
 }
 
 /** A record is missing, and so is, or has changed, what says that the store is complete. */

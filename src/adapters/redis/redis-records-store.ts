@@ -1,6 +1,14 @@
 import type { Redis } from 'ioredis';
-import type { LiveGateway, MetaRecord, RecordsStore, StoredMeta, StoreEntry } from '../../registry/ports.js';
-import { connectRedis } from './connection.js';
+import type { MetaRecord } from '../../gateway/records.js';
+import type {
+  GatewayGrant,
+  Position,
+  RecordsStore,
+  SeenGateways,
+  StoreEntry,
+  StoreLook,
+} from '../../registry/ports.js';
+import { connectRedis, openAnew } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { damagedText } from './damaged-text.js';
 import { GatewayDirectory } from './gateway-directory.js';
@@ -9,79 +17,102 @@ import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
 import { highestThatStayed, recordWrite } from './record-write.js';
-import { revisionIn } from './revision.js';
-import { SameServer } from './same-server.js';
+import { changeIn, changeText, revisionIn } from './revision.js';
+import { factsOf, SameServer } from './same-server.js';
 import { scanNames } from './scan-names.js';
-import { storedMeta } from './store-state.js';
+import { SentinelMajority } from './sentinel-majority.js';
+import { entriesOf, namesServers, storedMeta } from './store-state.js';
 import { WriterMark } from './writer-mark.js';
 
 const entriesAtATime = 500;
+const replicasEveryMilliseconds = 5_000;
+const leavingMilliseconds = 1_000;
 
 /** The gateways' store on one server, or on that which the sentinels name, as the registry writes it. */
 export class RedisRecordsStore implements RecordsStore {
+  readonly endsWithProcess = false;
   readonly #redis: Redis;
   readonly #listening: Redis;
+  readonly #same: SameServer;
+  readonly #listener: InvalidationListener;
+  readonly #sentinels: SentinelMajority | null;
   readonly #prefix: string;
   readonly #names: RecordNames;
   readonly #directory: GatewayDirectory;
   readonly #mark: WriterMark;
+  #flushes = 0;
+  #replicas: { readonly most: number; readonly askedAt: number };
+  #leftAt = -Infinity;
 
   constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
     this.#prefix = prefix;
     this.#names = new RecordNames(prefix);
     const outage = new Outage(events);
     const [redis, listening] = [connectRedis(address, outage.failed), connectRedis(address, outage.failed)];
-    for (const one of [redis, listening]) {
-      one.on('ready', () => {
-        if (redis.status === 'ready' && listening.status === 'ready') outage.recovered();
-      });
-    }
-    const same = new SameServer(redis, listening, () => undefined);
+    [this.#redis, this.#listening] = [redis, listening];
+    this.#same = new SameServer(redis, listening, outage.recovered);
     redis.on('close', () => {
       this.#directory.missed(); // the next one may lead to another server
     });
     const gateways = this.#names.gateway('');
-    const listener = new InvalidationListener(listening, [gateways], {
+    const missed = (): void => {
+      this.#directory.missed();
+    };
+    this.#listener = new InvalidationListener(listening, [gateways], {
       onChanged: (names) => {
         this.#directory.heard(names);
       },
       onEverythingChanged: () => {
-        this.#directory.missed();
+        this.#flushes += 1;
+        missed();
       },
-      onListening: () => {
-        this.#directory.missed();
-      },
-      onDeaf: () => {
-        this.#directory.missed();
-      },
+      onListening: missed,
+      onDeaf: missed,
     });
+    const isHearing = (): boolean => this.#listener.hearing && this.#same.holds;
+    const epoch = (): number => this.#epoch;
     this.#directory = new GatewayDirectory({
+      prefix: gateways,
       get hearing() {
-        return listener.hearing && same.holds;
+        return isHearing();
       },
       get epoch() {
-        return listener.epoch;
+        return epoch();
       },
-      catchUp: () => listener.catchUp(),
+      catchUp: () => this.#listener.catchUp(),
       names: () => scanNames(redis, gateways),
-      read: (names) => redis.mget([...names]),
+      read: (names) => this.#readAcknowledgements(names),
     });
-    [this.#redis, this.#listening] = [redis, listening];
+    this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
+    // One name in front of a pair that fails over by itself may hide its replicas: only the operator knows of them then.
+    this.#replicas = { most: address.sentinels === null ? (address.replicas ?? 0) : 0, askedAt: -Infinity };
     this.#mark = new WriterMark(redis, this.#names.writer);
   }
 
-  async readMeta(): Promise<StoredMeta | null> {
-    return storedMeta(await this.#redis.get(this.#names.meta).catch(damagedText));
+  get canFailOver(): boolean {
+    return this.#sentinels !== null || this.#replicas.most > 0;
   }
 
-  /** A server is emptied, or goes back, as a whole: the meta record and the revision tell. */
-  async begin(): Promise<boolean> {
-    await this.#mark.begin();
-    return true;
+  /** A server is emptied, or goes back, as a whole: its run id, the meta record and the revision tell. */
+  async look(): Promise<StoreLook> {
+    const { meta, revision, change } = this.#names;
+    const epoch = this.#epoch;
+    const [[metaText, revisionText, named]] = await Promise.all([
+      this.#readTogether([meta, revision, change]),
+      this.#requireMaster(),
+    ]);
+    await this.#countReplicas();
+    const newest = revisionIn(revisionText ?? null) ?? 0;
+    return {
+      ...{ epoch, servers: this.#servers, replicas: this.#replicas.most, isWhole: true },
+      meta: storedMeta(metaText ?? null),
+      revision: newest,
+      change: changeIn(named ?? null, newest),
+    };
   }
 
-  writeMeta(meta: MetaRecord): Promise<void> {
-    return this.#mark.set(this.#names.meta, JSON.stringify(meta));
+  begin(): Promise<void> {
+    return this.#mark.begin();
   }
 
   async write(entries: readonly StoreEntry[], change: number): Promise<number> {
@@ -92,9 +123,7 @@ export class RedisRecordsStore implements RecordsStore {
         pipeline.call(...recordWrite(this.#prefix + name, value, change));
       }
       pipeline.call(...this.#mark.change());
-      const results = (await pipeline.exec()) ?? [];
-      for (const [error] of results) if (error !== null) throw error;
-      const answers = results.map(([, answer]) => answer);
+      const answers = await resultsOf(pipeline);
       this.#mark.changed(answers.pop());
       highest = Math.max(highest, highestThatStayed(answers));
     }
@@ -105,16 +134,37 @@ export class RedisRecordsStore implements RecordsStore {
     return this.write(entries, revision);
   }
 
-  async readRevision(): Promise<number> {
-    return revisionIn(await this.#redis.get(this.#names.revision).catch(damagedText)) ?? 0;
+  publish(position: Position): Promise<void> {
+    return this.#mark.set(this.#textsOf(position));
   }
 
-  publishRevision(revision: number): Promise<void> {
-    return this.#mark.set(this.#names.revision, String(revision));
+  complete(meta: MetaRecord, position: Position): Promise<void> {
+    return this.#mark.set([...this.#textsOf(position), [this.#names.meta, JSON.stringify(meta)]]);
   }
 
-  gateways(): Promise<readonly LiveGateway[]> {
-    return this.#directory.list();
+  async gateways(roster: readonly string[]): Promise<SeenGateways> {
+    const epoch = this.#epoch;
+    return { epoch, ...(await this.#directory.list(roster)) };
+  }
+
+  async grant(grants: readonly GatewayGrant[]): Promise<void> {
+    const pipeline = this.#redis.pipeline();
+    for (const { instanceId, ...grant } of grants) pipeline.set(this.#names.grant(instanceId), JSON.stringify(grant));
+    await resultsOf(pipeline);
+  }
+
+  async removeGateways(instanceIds: readonly string[]): Promise<void> {
+    const pipeline = this.#redis.pipeline();
+    for (const id of instanceIds) pipeline.del(this.#names.grant(id)).del(this.#names.gateway(id));
+    await resultsOf(pipeline);
+  }
+
+  async read(names: readonly string[]): Promise<StoreEntry[]> {
+    const pipeline = this.#redis.pipeline();
+    for (const name of names) pipeline.get(this.#prefix + name);
+    const results = (await pipeline.exec()) ?? [];
+    const texts = results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
+    return entriesOf(names, texts);
   }
 
   async *names(prefix: string): AsyncGenerator<string> {
@@ -122,8 +172,66 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   close(): Promise<void> {
+    this.#sentinels?.close();
     this.#redis.disconnect();
     this.#listening.disconnect();
     return Promise.resolve();
   }
+
+  get #epoch(): number {
+    return this.#same.epoch + this.#listener.epoch + this.#flushes;
+  }
+
+  get #servers(): string[] {
+    const { facts } = this.#same;
+    if (facts === null) throw new Error('the connections to Redis do not lead to one server yet');
+    return facts.runId === null ? [] : [facts.runId];
+  }
+
+  #textsOf({ revision, change }: Position): [name: string, text: string][] {
+    return [
+      [this.#names.change, changeText({ revision, change })],
+      [this.#names.revision, String(revision)],
+    ];
+  }
+
+  /** A former master answers on after a failover; the sentinels that made another one its successor know. */
+  async #requireMaster(): Promise<void> {
+    if (this.#sentinels === null) return;
+    const named = await this.#sentinels.judge(this.#redis);
+    if (named === 'this') return;
+    if (named === 'another' && performance.now() - this.#leftAt > leavingMilliseconds) {
+      this.#leftAt = performance.now();
+      for (const one of [this.#redis, this.#listening]) openAnew(one);
+    }
+    throw new Error('no majority of the configured sentinels names this server as the master');
+  }
+
+  /** The most that were seen: one that is away for a moment can still take the server's place. */
+  async #countReplicas(): Promise<void> {
+    if (performance.now() - this.#replicas.askedAt < replicasEveryMilliseconds) return;
+    const { replicas } = await factsOf(this.#redis);
+    this.#replicas = { most: Math.max(this.#replicas.most, replicas), askedAt: performance.now() };
+  }
+
+  async #readAcknowledgements(
+    names: readonly string[],
+  ): Promise<{ generation: string | null; texts: (string | null)[] }> {
+    const [meta = null, ...texts] = await this.#readTogether([this.#names.meta, ...names]);
+    return { generation: namesServers(storedMeta(meta), this.#servers), texts };
+  }
+
+  /** All at one moment. */
+  async #readTogether(names: readonly string[]): Promise<(string | null)[]> {
+    const transaction = this.#redis.multi();
+    for (const name of names) transaction.get(name);
+    const results = (await transaction.exec()) ?? [];
+    return results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
+  }
+}
+
+async function resultsOf(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {
+  const results = (await pipeline.exec()) ?? [];
+  for (const [error] of results) if (error !== null) throw error;
+  return results.map(([, answer]) => answer);
 }

@@ -5,11 +5,11 @@ import { compileKeyRecord, compileMerchantRecord, MalformedRecord, parseRecordTe
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
 import { RecordCache } from '../cache/record-cache.js';
 import type { CacheLimits } from '../cache/record-cache.js';
+import type { GatewayIdentity } from './acknowledgement-text.js';
 import { SlotMoved } from './cluster/cluster-calls.js';
 import { ClusterLink } from './cluster/cluster-link.js';
 import type { RedisAddress } from './connection.js';
 import { Heartbeat } from './heartbeat.js';
-import type { GatewayIdentity } from './heartbeat.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
@@ -26,7 +26,12 @@ export interface RedisRecordsOptions extends OutageEvents {
   readonly clock: Clock;
   /** Told of a record that cannot be used: its name and what is wrong with it. */
   readonly onMalformed: (storeKey: string, problem: string) => void;
+  /** Told of what operators should know, though requests are answered. */
+  readonly onNotice?: (notice: string) => void;
 }
+
+/** A reply that comes when the connections, or the records of the store, are others counts for nothing. */
+const attempts = 2;
 
 /** The contract's records in Redis, held in memory for as long as they are known to be true. */
 export class RedisRecords implements Records {
@@ -56,7 +61,7 @@ export class RedisRecords implements Records {
       },
       onListening: () => {
         // What is held is dropped by the next beat, before that acknowledges a revision. Until then it may be served as stale.
-        this.#heartbeat.doubt();
+        void this.#heartbeat.beat();
       },
       onDeaf: () => {
         this.#keys.becomeStale();
@@ -78,6 +83,12 @@ export class RedisRecords implements Records {
           else held.closeLookUps();
         }
       },
+      onForget: () => {
+        this.#keys.dropAll();
+        this.#merchants.dropAll();
+      },
+      holds: () => this.#keys.figures.known.entries > 0,
+      onNotice: options.onNotice ?? (() => undefined),
     });
     // Held by their ids: a name would have to be made, and hashed, for each look-up.
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#read(this.#names.key(id), compileKeyRecord));
@@ -94,6 +105,10 @@ export class RedisRecords implements Records {
 
   unavailableReason(): string | null {
     return this.#heartbeat.reason;
+  }
+
+  startingReason(): string | null {
+    return this.#heartbeat.firstGrant.reason;
   }
 
   cacheFigures(): CacheFigures {
@@ -133,13 +148,19 @@ export class RedisRecords implements Records {
     }
   }
 
+  /** What was answered counts only where it comes from a server that is believed still: a connection may have been opened anew. */
   async #ask(name: string): Promise<string | null> {
-    if (!this.#heartbeat.answers) throw new KeyStoreUnavailable('Redis does not answer');
-    const { generation } = this.#heartbeat;
-    if (generation === null)
-      throw new KeyStoreUnavailable(this.#heartbeat.reason ?? 'it is not known whether the store is seeded');
+    for (let attempt = 1; ; attempt += 1) {
+      const proof = await this.#heartbeat.proven();
+      const text = await this.#textIn(name);
+      if (this.#heartbeat.standing.proof === proof) return text;
+      if (attempt === attempts) throw new KeyStoreUnavailable('the connection to Redis was opened anew meanwhile');
+    }
+  }
+
+  async #textIn(name: string): Promise<string | null> {
     try {
-      return await this.#link.read(name, generation);
+      return await this.#link.read(name, this.#heartbeat.standing.generation);
     } catch (error) {
       if (error instanceof KeyStoreUnavailable) throw error;
       throw new KeyStoreUnavailable('Redis could not be asked', { cause: error });

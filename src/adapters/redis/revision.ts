@@ -12,3 +12,14 @@ export function revisionIn(text: string | null): number | null {
   const revision = Number(text ?? 0);
   return Number.isSafeInteger(revision) && revision >= 0 && revision <= highestRevision ? revision : null;
 }
+
+/** How the name of a change is stored, with the revision that it has. */
+export function changeText({ revision, change }: { readonly revision: number; readonly change: string }): string {
+  return `${revision}:${change}`;
+}
+
+/** The name of the change of this revision in a text; null where the text is another one's, or none. */
+export function changeIn(text: string | null, revision: number): string | null {
+  const [named, change = ''] = /^(\d{1,16}):([0-9A-Za-z_-]{1,64})$/.exec(text ?? '')?.slice(1) ?? [];
+  return Number(named) === revision ? change : null;
+}

@@ -3,15 +3,24 @@ import type { Redis } from 'ioredis';
 /** How long a name that leads here and there is left alone before it is tried again. */
 const againMilliseconds = 1_000;
 
+/** What a server says of itself. */
+export interface ServerFacts {
+  /** The name that it gave itself when it started; null where it may not be asked, or does not say. */
+  readonly runId: string | null;
+  /** How many replicas it had when it was asked. */
+  readonly replicas: number;
+}
+
 /**
- * Sees to it that two connections lead to the same server. A name may lead to another one than before when one of them is
- * opened anew: records would be read and changes acknowledged there, and never be heard of here.
+ * Sees to it that two connections lead to the same server, and knows which. A name may lead to another one than before when one
+ * of them is opened anew: records would be read and changes acknowledged there, and never be heard of here.
  */
 export class SameServer {
   readonly #onSame: () => void;
-  /** What server each leads to, once it has told; null: it does not say. */
-  readonly #servers = new Map<Redis, string | null>();
+  /** What server each leads to, once it has told. */
+  readonly #servers = new Map<Redis, ServerFacts>();
   #differed = false;
+  #epoch = 0;
 
   /** @param onSame told when it has come to be known */
   constructor(one: Redis, other: Redis, onSame: () => void) {
@@ -22,15 +31,31 @@ export class SameServer {
 
   /** Whether both are open and, as far as can be told, lead to one server. */
   get holds(): boolean {
+    return this.facts !== null;
+  }
+
+  /** The server that both lead to; null while they do not. */
+  get facts(): ServerFacts | null {
     const [one, other] = this.#servers.values();
-    return one !== undefined && other !== undefined && (one === null || other === null || one === other);
+    if (one === undefined || other === undefined) return null;
+    if (one.runId !== null && other.runId !== null && one.runId !== other.runId) return null;
+    return { runId: one.runId ?? other.runId, replicas: Math.max(one.replicas, other.replicas) };
+  }
+
+  /** Counts the connections of both: what was known of a server at another number may have been another server's. */
+  get epoch(): number {
+    return this.#epoch;
   }
 
   #watch(redis: Redis, other: Redis): void {
-    redis.on('close', () => this.#servers.delete(redis));
+    redis.on('close', () => {
+      this.#epoch += 1;
+      this.#servers.delete(redis);
+    });
     redis.on('ready', () => {
+      this.#epoch += 1;
       const { stream } = redis;
-      runIdOf(redis)
+      factsOf(redis)
         .then((server) => {
           if (redis.stream !== stream || redis.status !== 'ready') return;
           this.#servers.set(redis, server);
@@ -59,12 +84,20 @@ export class SameServer {
   }
 }
 
-/** The name that a server gave itself when it started; null where it may not be asked, or does not say. Rejects for no answer. */
-async function runIdOf(redis: Redis): Promise<string | null> {
+/** Asks a server about itself. Rejects for no answer. */
+export async function factsOf(redis: Redis): Promise<ServerFacts> {
+  const [server, replication] = await Promise.all([sectionOf(redis, 'server'), sectionOf(redis, 'replication')]);
+  return {
+    runId: /^run_id:(\w+)\r?$/m.exec(server)?.[1] ?? null,
+    replicas: Number(/^connected_slaves:(\d{1,4})\r?$/m.exec(replication)?.[1] ?? 0),
+  };
+}
+
+async function sectionOf(redis: Redis, section: string): Promise<string> {
   try {
-    return /^run_id:(\w+)\r?$/m.exec(await redis.info('server'))?.[1] ?? null;
+    return await redis.info(section);
   } catch (error) {
-    if (error instanceof Error && error.name === 'ReplyError') return null;
+    if (error instanceof Error && error.name === 'ReplyError') return '';
     throw error;
   }
 }

@@ -1,27 +1,40 @@
 import type { Socket } from 'node:net';
 import type { Redis } from 'ioredis';
 import { MalformedRecord } from '../../gateway/records.js';
-import { connectRedis } from './connection.js';
+import { connectRedis, openAnew } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { damagedText } from './damaged-text.js';
 import { InvalidationListener } from './invalidation-listener.js';
 import type { RecordNames } from './record-names.js';
 import { StoreUnseeded } from './records-link.js';
-import type { LinkEvents, RecordsLink } from './records-link.js';
+import type { AcknowledgementText, LinkEvents, RecordsLink } from './records-link.js';
+import { ReplicaWitness } from './replica-witness.js';
 import { SameServer } from './same-server.js';
+import { SentinelMajority } from './sentinel-majority.js';
 import { generationOf } from './store-state.js';
+
+/** A server that is not the master is left this often: its name, or most sentinels, may lead there still. */
+const leavingMilliseconds = 1_000;
 
 /** The records on one server, or on that which the sentinels name. */
 export class ServerLink implements RecordsLink {
-  readonly partLost = null;
+  readonly #address: RedisAddress;
+  readonly #onError: (error: Error) => void;
   readonly #redis: Redis;
   readonly #listening: Redis;
   readonly #listener: InvalidationListener;
   readonly #same: SameServer;
   readonly #names: RecordNames;
+  readonly #sentinels: SentinelMajority | null;
+  #replicas: ReplicaWitness | null = null;
+  /** The connections that lead to a server which the sentinels do not name. */
+  #misplacedEpoch: number | null = null;
+  #leftAt = -Infinity;
 
   constructor(address: RedisAddress, names: RecordNames, events: LinkEvents, onError: (error: Error) => void) {
     this.#names = names;
+    [this.#address, this.#onError] = [address, onError];
+    this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
     this.#redis = connectRedis(address, onError);
     this.#listening = connectRedis(address, onError);
     this.#listener = new InvalidationListener(this.#listening, names.tracked, events);
@@ -34,9 +47,19 @@ export class ServerLink implements RecordsLink {
   }
 
   get epoch(): number {
-    return this.#listener.epoch;
+    return this.#listener.epoch + this.#same.epoch;
   }
 
+  get servers(): readonly (string | null)[] | null {
+    const { facts } = this.#same;
+    return facts && [facts.runId];
+  }
+
+  get partLost(): string | null {
+    return this.#misplacedEpoch === this.epoch ? 'most sentinels name another server as the master' : null;
+  }
+
+  /** Not in a transaction, which a server that is full refuses; the generation is read first, and no later revision is its own. */
   readState(): Promise<[string | null, string | null]> {
     return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
   }
@@ -46,15 +69,39 @@ export class ServerLink implements RecordsLink {
     await this.#listener.catchUp();
   }
 
+  async acknowledge(
+    { name, text, lifetimeMilliseconds }: AcknowledgementText,
+    grantName: string,
+  ): Promise<string | null> {
+    const written = this.#redis.set(name, text, 'PX', lifetimeMilliseconds);
+    const [, grant] = await Promise.all([written, this.#get(grantName)]);
+    return grant;
+  }
+
+  /** Sentinels promote one of the replicas that they know; without them whoever likes promotes one that the registry has seen. */
+  witness(replicas: number): 'none' | 'others' {
+    return this.#sentinels === null && this.#expected(replicas) === 0 ? 'none' : 'others';
+  }
+
+  async confirm(acknowledgement: AcknowledgementText, replicas: number): Promise<boolean> {
+    const runId = this.#same.facts?.runId ?? null;
+    if (this.#sentinels === null) {
+      this.#replicas ??= new ReplicaWitness(this.#address, this.#onError);
+      return this.#replicas.confirms(acknowledgement, this.#expected(replicas), runId);
+    }
+    const { epoch } = this;
+    const verdict = await this.#sentinels.judge(this.#redis);
+    if (this.epoch !== epoch) return false;
+    this.#misplacedEpoch = verdict === 'another' ? epoch : null;
+    if (verdict === 'another') this.#leave();
+    return verdict === 'this';
+  }
+
   async read(name: string, generation: string): Promise<string | null> {
     this.#gather();
     const text = await this.#get(name);
     if (text === null) await this.#requireSeeded(generation);
     return text;
-  }
-
-  async put(name: string, text: string, lifetimeMilliseconds: number): Promise<void> {
-    await this.#redis.set(name, text, 'PX', lifetimeMilliseconds);
   }
 
   async remove(name: string): Promise<void> {
@@ -64,6 +111,21 @@ export class ServerLink implements RecordsLink {
   close(): void {
     this.#redis.disconnect();
     this.#listening.disconnect();
+    this.#sentinels?.close();
+    this.#replicas?.close();
+  }
+
+  /** Without Sentinel every replica may have been promoted. The operator knows of those that INFO hides, and of those that are gone. */
+  #expected(replicas: number): number {
+    return this.#address.replicas ?? replicas;
+  }
+
+  /** Opened anew, the connections lead to the server that the sentinels name. */
+  #leave(): void {
+    if (performance.now() - this.#leftAt < leavingMilliseconds) return;
+    this.#leftAt = performance.now();
+    this.#onError(new Error('most sentinels name another server as the master; it is connected to'));
+    for (const redis of [this.#redis, this.#listening]) openAnew(redis);
   }
 
   #get(name: string): Promise<string | null> {

@@ -1,62 +1,98 @@
 import { MalformedRecord, parseMetaRecord, parseRecordText } from '../../gateway/records.js';
-import type { StoredMeta } from '../../registry/ports.js';
+import type { StoredMeta, StoreEntry } from '../../registry/ports.js';
 import { revisionIn } from './revision.js';
 
+/** Of a snapshot from before an upgrade, say: what was in force since then may be missing. */
+const noServers =
+  'the meta record names no servers, though that of this store did: it is older, or of an earlier release of the registry';
 const notAsked = 'it is not known yet whether the store is seeded';
+
+/** What was read of a store, and is believed of it. */
+export interface BelievedState {
+  readonly generation: string;
+  /** That of the newest change. */
+  readonly revision: number;
+  /** How many servers may take the place of this one; null: the registry's former release does not say, nor does it grant leases. */
+  readonly replicas: number | null;
+}
 
 /**
  * Whether the records of a store can decide anything. A store without its meta record is new, flushed or restored empty;
- * one whose revision went back has lost changes, a revocation perhaps, as a replica may that was promoted.
+ * one whose revision went back has lost changes, a revocation perhaps, as a replica may that was promoted. A server that the
+ * registry has not compared with its database may have lost them before this gateway looked.
  */
 export class StoreState {
   #reason: string | null = notAsked;
-  #doubted = false;
   #generation: string | null = null;
   #highestRevision = 0;
+  #isFormer = true;
+  #notNamed: string | null = null;
 
   /** Why nothing could be decided when the store was last asked; null where it could. */
   get reason(): string | null {
     return this.#reason;
   }
 
-  /** The generation of the records; null while nothing can be decided, or that is in doubt. */
+  /** The generation of the records that were believed last; null before the first. */
   get generation(): string | null {
-    return this.#doubted ? null : this.acceptedGeneration;
+    return this.#generation;
   }
 
-  /** The generation of the records when the store was last asked; null where nothing could be decided then. */
-  get acceptedGeneration(): string | null {
-    return this.#reason === null ? this.#generation : null;
+  /** Whether the records that were believed last are those of the registry's former release, whose rules hold then. */
+  get isFormer(): boolean {
+    return this.#isFormer;
+  }
+
+  /** Why the registry does not vouch for a server that is believed all the same; null where it does. */
+  get notNamed(): string | null {
+    return this.#notNamed;
   }
 
   /**
-   * Takes in what the store says of itself.
-   * @returns the revision of the newest change
+   * Judges what the store says of itself.
+   * @param servers the run ids of all servers that it is on; null for one that does not say. Null where they are not known yet: the caller must not believe them then
+   * @param enrolledIn the generation in which this gateway is enrolled: what it remembers of that proves that nothing is missing
+   * @returns what can be believed, which is to be adopted; null for nothing
    */
-  accept(meta: string | null, newest: string | null): number {
-    const revision = revisionIn(newest);
-    this.#doubted = false;
+  judge(
+    meta: string | null,
+    newest: string | null,
+    servers: readonly (string | null)[] | null,
+    enrolledIn: string | null,
+  ): BelievedState | null {
     try {
-      const generation = generationOf(meta);
+      const { generation, servers: named, replicas = 0 } = readMetaRecord(meta);
+      const revision = revisionIn(newest);
       if (revision === null) throw new MalformedRecord('the revision is not a number');
-      if (generation !== this.#generation) this.#highestRevision = 0;
-      this.#generation = generation;
-      this.#reason =
-        revision < this.#highestRevision
-          ? `the store has lost changes: revision ${this.#highestRevision} was seen, and it has ${revision}`
-          : null;
-      this.#highestRevision = Math.max(this.#highestRevision, revision);
+      if (named === undefined && !this.#isFormer) throw new MalformedRecord(noServers);
+      this.#notNamed = named === undefined || servers === null ? null : whyNotNamed(servers, named);
+      const hasLost = generation === this.#generation && revision < this.#highestRevision;
+      if (hasLost)
+        this.#reason = `the store has lost changes: revision ${this.#highestRevision} was seen, and it has ${revision}`;
+      else this.#reason = generation === enrolledIn ? null : this.#notNamed;
+      return this.#reason === null ? { generation, revision, replicas: named === undefined ? null : replicas } : null;
     } catch (error) {
       if (!(error instanceof MalformedRecord)) throw error;
       this.#reason = error.message;
+      return null;
     }
-    return revision ?? 0;
   }
 
-  /** Takes what was known for nothing, until the store has been asked again. */
-  doubt(): void {
-    this.#doubted = true;
+  /** Takes on what is believed. From now on no lower revision of that generation is. */
+  adopt({ generation, revision, replicas }: BelievedState): void {
+    if (generation !== this.#generation) this.#highestRevision = 0;
+    this.#generation = generation;
+    this.#highestRevision = Math.max(this.#highestRevision, revision);
+    this.#isFormer = replicas === null;
   }
+}
+
+/** Why the registry does not vouch for these servers; null where it does. */
+function whyNotNamed(servers: readonly (string | null)[], named: readonly string[]): string | null {
+  if (servers.includes(null)) return 'Redis does not say which server it is: its user lacks the right +info';
+  const others = servers.filter((server) => server !== null && !named.includes(server));
+  if (others.length === 0) return null;
+  return `the registry has not compared this Redis server with its database yet: ${others.join(', ')}`;
 }
 
 /**
@@ -87,6 +123,28 @@ export function storedMeta(meta: string | null): StoredMeta | null {
     return readMetaRecord(meta);
   } catch (error) {
     if (error instanceof MalformedRecord) return { generation: null };
+    throw error;
+  }
+}
+
+/** The generation of a meta record that names exactly these servers; null for any other. @param servers in their order */
+export function namesServers(meta: StoredMeta | null, servers: readonly string[]): string | null {
+  if (meta === null) return null;
+  if (meta.generation === null || servers.length === 0) return null;
+  return meta.servers?.join() === servers.join() ? meta.generation : null;
+}
+
+/** Records with their names; null for one that is not there, or cannot be read. */
+export function entriesOf(names: readonly string[], texts: readonly (string | null)[]): StoreEntry[] {
+  return names.map((name, index) => ({ name, value: objectIn(texts[index] ?? null) }));
+}
+
+function objectIn(text: string | null): object | null {
+  try {
+    const value = text === null ? null : parseRecordText(text);
+    return typeof value === 'object' ? value : null;
+  } catch (error) {
+    if (error instanceof MalformedRecord) return null;
     throw error;
   }
 }

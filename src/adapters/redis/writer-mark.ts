@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Redis } from 'ioredis';
 
-/** KEYS: the mark, what is written. ARGV: what the mark must say, what is written. Returns whether it was. */
-const whileItStands =
-  "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end redis.call('SET', KEYS[2], ARGV[2]) return 1";
+/** KEYS: the mark, what is written. ARGV: what the mark must say, the texts. Returns whether all were written, or nothing was. */
+const whileItStands = `
+  if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+  for at = 2, #KEYS do redis.call('SET', KEYS[at], ARGV[at]) end
+  return 1`;
 
 /**
  * A mark beside the records that changes with each write of them. Redis copies what it is told to its replicas in the order in which it
@@ -43,9 +45,11 @@ export class WriterMark {
       );
   }
 
-  /** Writes a text where the mark is what it was changed to. @throws Error where it is not */
-  async set(name: string, text: string): Promise<void> {
-    this.changed(await this.#redis.eval(whileItStands, 2, this.#name, name, this.#text, text));
+  /** Writes texts where the mark is what it was changed to, in their order and at once. @throws Error where it is not */
+  async set(entries: readonly (readonly [name: string, text: string])[]): Promise<void> {
+    const names = [this.#name, ...entries.map(([name]) => name)];
+    const texts = [this.#text, ...entries.map(([, text]) => text)];
+    this.changed(await this.#redis.eval(whileItStands, names.length, ...names, ...texts));
   }
 
   get #text(): string {

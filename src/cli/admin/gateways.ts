@@ -5,25 +5,59 @@ import type { Environment } from './access.js';
 import { administer } from './admin-call.js';
 import { tableLines } from './table.js';
 
-const liveGateways = Type.Array(
+const knownGateways = Type.Array(
   Type.Object({
     instanceId: Type.String(),
     host: Type.String(),
     environment: Type.String(),
-    revision: Type.Integer(),
-    startedAt: Type.String(),
+    version: Type.Union([Type.String(), Type.Null()]),
+    revision: Type.Union([Type.Integer(), Type.Null()]),
+    enrolled: Type.Boolean(),
+    confirms: Type.Boolean(),
+    lifetimeSeconds: Type.Number(),
+    lastSeenAt: Type.String(),
+    clockSkewMilliseconds: Type.Union([Type.Integer(), Type.Null()]),
   }),
 );
 
+const heading = ['INSTANCE', 'HOST', 'ENVIRONMENT', 'VERSION', 'CONFIRMED', 'LIFETIME', 'LAST SEEN', 'CLOCK SKEW'];
+
 /** `gateways list`. */
 export function gatewaysCommand(io: CommandIo, env: Environment = process.env): Command {
-  const gateways = new Command('gateways').description('show the gateways that run');
-  const list = gateways.command('list').description('list the gateways that run, and which change each has confirmed');
+  const gateways = new Command('gateways').description('show the gateways of the roster');
+  const list = gateways
+    .command('list')
+    .description(
+      'list the gateways that may use what they hold: the newest change that each has confirmed, for how long after it was ' +
+        "last seen it may go by an older one, and by how much its clock is ahead of the registry's",
+    );
   administer(list, { io, env }, async ({ client, show }) => {
-    const { data } = await client.ask({ method: 'GET', path: ['gateways'], expects: liveGateways });
-    const rows = data.map((one) => [one.instanceId, one.host, one.environment, String(one.revision), one.startedAt]);
-    const heading = ['INSTANCE', 'HOST', 'ENVIRONMENT', 'REVISION', 'STARTED'];
-    show(data, rows.length === 0 ? ['No gateway runs.'] : tableLines(heading, rows));
+    const { data } = await client.ask({ method: 'GET', path: ['gateways'], expects: knownGateways });
+    const rows = data.map((one) => [
+      ...[one.instanceId, one.host, one.environment, one.version ?? 'unknown', confirmed(one)],
+      ...[`${one.lifetimeSeconds} s`, one.lastSeenAt],
+      one.clockSkewMilliseconds === null ? 'unknown' : `${one.clockSkewMilliseconds} ms`,
+    ]);
+    const former = data.filter(({ confirms }) => !confirms);
+    const hint =
+      'A gateway of an earlier release cannot confirm a change, so that each change stays pending until it has ended.';
+    show(
+      data,
+      rows.length === 0 ? ['No gateway runs.'] : [...tableLines(heading, rows), ...(former.length > 0 ? [hint] : [])],
+    );
   });
   return gateways;
+}
+
+function confirmed({
+  revision,
+  confirms,
+  enrolled,
+}: {
+  revision: number | null;
+  confirms: boolean;
+  enrolled: boolean;
+}) {
+  if (!confirms) return 'cannot (earlier release)';
+  return `${revision ?? 'nothing yet'}${enrolled ? '' : ' (not in the roster)'}`;
 }

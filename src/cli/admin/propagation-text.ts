@@ -23,8 +23,8 @@ export function propagationText({ gateways, confirmed, pending, ...rest }: Propa
   if (pending.length > 0) {
     const heading = `Stored, but in force only on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms. Not confirmed:`;
     const told = pending.map(({ instanceId, host, staleUntil }) => {
-      const until = staleUntil === null ? 'it gets the new one' : printable(staleUntil);
-      return `  ${printable(instanceId)} (${printable(host)}) may honour the old record until ${until}`;
+      const until = staleUntil === null ? 'it gets the new one' : `${printable(staleUntil)} by the registry's clock`;
+      return `  ${printable(instanceId)} (${printable(host)}) may use the old record until ${until}`;
     });
     return notYet([heading, ...told].join('\n'));
   }

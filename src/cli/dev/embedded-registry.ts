@@ -13,6 +13,7 @@ import { openRecords, readPepper } from '../open-ports.js';
 import { redisAddressOf } from '../redis-address.js';
 import { redisOutageLog } from '../redis-outage-log.js';
 import { systemClock, systemTimers } from '../system-clock.js';
+import { version } from '../version.js';
 
 /** A registry in the process of the gateway that reads its records. */
 export interface EmbeddedRegistry {
@@ -73,6 +74,7 @@ async function openBothSides(
     instanceId: 'dev',
     environment: config.environment,
     host: hostname(),
+    version,
     startedAt: new Date(systemClock.now()).toISOString(),
   });
   return { store: memory, records: memory, close: () => Promise.resolve() };

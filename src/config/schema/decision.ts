@@ -48,6 +48,12 @@ const redis = section(
       default: 200,
       description: 'How long an answer is waited for before Redis counts as away.',
     }),
+    replicas: nullable(Type.Integer({ minimum: 0, maximum: 1000 }), {
+      description:
+        'Without sentinel, and while the registry is away: how many replicas must confirm that they follow the server. null: as many as ' +
+        'Redis has shown to the registry. Set it where Redis does not show its replicas, as behind one name for a managed failover ' +
+        'pair. A lower number leaves out replicas that are gone for good, or that nobody promotes.',
+    }),
   },
   { description: 'The Redis that the registry writes and gateways read. It must never evict (noeviction).' },
 );

@@ -2,32 +2,50 @@ import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
 import Type from '../../typebox/typebox.js';
-import type { RecordsStore } from '../ports.js';
 import type { Routes } from '../routes.js';
+import { knownGateways, type GatewaySources } from './known-gateways.js';
 
 const gatewaySchema = Type.Object({
   instanceId: Type.String(),
-  revision: Type.Integer(),
-  environment: Type.Enum(['live', 'test']),
   host: Type.String(),
-  startedAt: Type.String({ format: 'date-time' }),
+  environment: Type.Enum(['live', 'test']),
+  /** Null for a gateway of an earlier release, which does not say. */
+  version: Type.Union([Type.String(), Type.Null()]),
+  /** Null where it has no acknowledgement in the store. */
+  startedAt: Type.Union([Type.String({ format: 'date-time' }), Type.Null()]),
+  /** The newest change that it has confirmed; null where it has confirmed none that counts now. */
+  revision: Type.Union([Type.Integer(), Type.Null()]),
+  /** Whether it is in the roster, so that it may use what it holds. */
+  enrolled: Type.Boolean(),
+  /** Whether it can confirm a change: a gateway of an earlier release cannot, and stays pending. */
+  confirms: Type.Boolean(),
+  /** How long after its last sign of life it may still use what it holds. */
+  lifetimeSeconds: Type.Number(),
+  /** Since when nothing was heard of it. By the registry's clock. */
+  lastSeenAt: Type.String({ format: 'date-time' }),
+  /** By how much its clock is ahead of the registry's; null where that is not known. */
+  clockSkewMilliseconds: Type.Union([Type.Integer(), Type.Null()]),
 });
 
-/** The live gateways, as the store knows them. */
-export function gatewayRoutes(store: Pick<RecordsStore, 'gateways'>): Routes {
-  return (app) => {
+/** The roster, with what each gateway has acknowledged. */
+export function gatewayRoutes(sources: GatewaySources): Routes {
+  return (app, { clock }) => {
     const operation = {
-      summary: 'The live gateways and the revision that each has acknowledged',
+      summary: 'The gateways that may use what they hold, and the change that each has confirmed',
       data: Type.Array(gatewaySchema),
     };
     app.get('/gateways', { schema: { querystring: noQuery }, config: { operation } }, async () => {
-      const gateways = await store.gateways().catch(() => {
+      const { gateways } = await knownGateways(sources).catch(() => {
         throw new Refusal(503, 'The store of the gateways cannot be asked now');
       });
-      const sorted = [...gateways].sort((a, b) => (a.instanceId < b.instanceId ? -1 : 1));
-      const shown = sorted.map(({ instanceId, revision, environment, host, startedAt }) => {
-        return { instanceId, revision, environment, host, startedAt };
-      });
+      const sorted = gateways.toSorted((a, b) => (a.instanceId < b.instanceId ? -1 : 1));
+      const shown = sorted.map(({ instanceId, host, environment, version, startedAt, revision, ...one }) => ({
+        ...{ instanceId, host, environment, version, startedAt, revision },
+        ...{ enrolled: one.isEnrolled, confirms: one.namesGeneration },
+        lifetimeSeconds: one.lifetimeMilliseconds / 1000,
+        lastSeenAt: new Date(clock.now() - one.silentMilliseconds).toISOString(),
+        clockSkewMilliseconds: one.clockSkewMilliseconds,
+      }));
       return success('Gateways retrieved', shown);
     });
   };

@@ -29,7 +29,9 @@ export async function currentRecords(database: RegistryDatabase, names: readonly
       : await database.selectFrom('api_keys').selectAll().where('lookup_id', 'in', lookupIds).execute();
   const found = [...merchants.map(merchantEntry), ...keys.map(keyEntry)];
   const known = new Set(found.map(({ name }) => name));
-  return [...found, ...[...new Set(names)].filter((name) => !known.has(name)).map((name) => ({ name, value: null }))];
+  // A change of the roster has a name in the outbox, and no record.
+  const missing = [...new Set(names)].filter((name) => !known.has(name) && isRecord(name));
+  return [...found, ...missing.map((name) => ({ name, value: null }))];
 }
 
 /** A merchant as gateways read it. */
@@ -44,6 +46,10 @@ export function keyEntry(row: StoredKey): StoreEntry {
   const { keyId, merchantId, environment, status, permissions, expiresAt, revision } = toApiKey(row);
   const value: KeyRecord = { keyId, merchantId, environment, status, permissions, expiresAt, revision };
   return { name: keyPrefix + row.lookup_id, value };
+}
+
+function isRecord(name: string): boolean {
+  return recordPrefixes.some((prefix) => name.startsWith(prefix));
 }
 
 function below(prefix: string, names: readonly string[]): string[] {

@@ -1,43 +1,91 @@
+import type { Position } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
 /** Where the database's history stands. */
 export interface History {
+  /** The name of one unbroken history: where something may have been lost, another one begins. */
   readonly generation: string;
   /** The number of the newest change. */
   readonly revision: number;
+  /** The run ids of the servers that were last found to hold what this database says; null where that is to be found out. */
+  readonly servers: readonly string[] | null;
+  /** Whether every gateway that may use a record is known. */
+  readonly isOpen: boolean;
+  /** When that will be, in milliseconds since 1970; null where it is, or is not known yet. */
+  readonly opensAt: number | null;
+  /** The newest change that was published in this generation; null where none was. */
+  readonly published: Position | null;
 }
+
+/** The name of a change that an earlier release made. */
+export const unnamedChange = 'unnamed';
 
 /** Reads where the history stands. */
 export async function readHistory(database: RegistryDatabase): Promise<History> {
-  const { generation, value } = await database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
-  return { generation, revision: value };
+  const row = await database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
+  return {
+    generation: row.generation,
+    revision: row.value,
+    servers: row.servers === null ? null : row.servers.split(','),
+    isOpen: row.is_open === 1,
+    opensAt: row.opens_at,
+    published:
+      row.published_change === null ? null : { revision: row.published_revision, change: row.published_change },
+  };
+}
+
+/** The name of the change of a number, as far as this database knows it; null where it does not. */
+export async function changeOf(
+  database: RegistryDatabase,
+  { published }: History,
+  revision: number,
+): Promise<string | null> {
+  if (published?.revision === revision) return published.change;
+  const rows = await database.selectFrom('outbox').select('change').where('revision', '=', revision).execute();
+  // What was put back to be written once more has lost the name.
+  return rows.length === 0 ? null : (rows.find(({ change }) => change !== null)?.change ?? unnamedChange);
 }
 
 /**
- * Begins a new history after a revision that gateways or their store know and this database does not: it was restored from
- * a backup, or is a new one. Otherwise they would seem to have acknowledged the next changes before these are made.
- * @returns whether that was necessary
+ * Begins a new generation, which nobody has acknowledged anything in. Until a store was compared with it nothing is in force.
+ * Belongs in a transaction.
+ * @param revision one that somebody knows; the next change has a higher one
  */
-export async function continueAfter(
-  database: RegistryDatabase,
-  revision: number,
-  generation: string,
-): Promise<boolean> {
-  return database.transaction().execute(async (transaction) => {
-    const former = transaction.selectFrom('revision').select('generation').where('value', '<', revision);
-    await transaction
-      .insertInto('former_generations')
-      .columns(['generation'])
-      .expression(former)
-      .onConflict((conflict) => conflict.doNothing())
-      .execute();
-    const { numUpdatedRows } = await transaction
-      .updateTable('revision')
-      .set({ value: revision, generation })
-      .where('value', '<', revision)
-      .executeTakeFirstOrThrow();
-    return numUpdatedRows > 0n;
-  });
+export async function beginGeneration(
+  transaction: RegistryDatabase,
+  { generation, revision }: { readonly generation: string; readonly revision: number },
+): Promise<void> {
+  await transaction
+    .insertInto('former_generations')
+    .columns(['generation'])
+    // Without a condition SQLite takes what follows for a join.
+    .expression(transaction.selectFrom('revision').select('generation').where('id', '=', 1))
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+  await transaction
+    .updateTable('revision')
+    .set((it) => ({
+      ...{ generation, servers: null, is_open: 0, opens_at: null, published_revision: 0, published_change: null },
+      // Changes are counted up meanwhile.
+      value: it.case().when('value', '<', revision).then(revision).else(it.ref('value')).end(),
+    }))
+    .execute();
+}
+
+/** Takes down what was published. Belongs in the transaction that removes it from the outbox. */
+export async function notePublished(transaction: RegistryDatabase, { revision, change }: Position): Promise<void> {
+  await transaction.updateTable('revision').set({ published_revision: revision, published_change: change }).execute();
+}
+
+/** Takes down which servers hold what this database says. @param opensAt null: every gateway that may use a record is known */
+export async function noteServers(
+  transaction: RegistryDatabase,
+  { servers, opensAt }: { readonly servers: readonly string[]; readonly opensAt: number | null },
+): Promise<void> {
+  await transaction
+    .updateTable('revision')
+    .set({ servers: servers.join(), is_open: opensAt === null ? 1 : 0, opens_at: opensAt })
+    .execute();
 }
 
 /** Whether the database has, or once had, this history. */
@@ -45,4 +93,14 @@ export async function hasHad(database: RegistryDatabase, generation: string): Pr
   const current = database.selectFrom('revision').select('generation').where('generation', '=', generation);
   const former = database.selectFrom('former_generations').select('generation').where('generation', '=', generation);
   return (await current.unionAll(former).executeTakeFirst()) !== undefined;
+}
+
+/** The name of the database: that of its first history, which every backup of it has as well. */
+export async function databaseName(database: RegistryDatabase): Promise<string> {
+  const rows = await database
+    .selectFrom('revision')
+    .select('generation')
+    .unionAll(database.selectFrom('former_generations').select('generation'))
+    .execute();
+  return rows.map(({ generation }) => generation).reduce((one, other) => (one < other ? one : other));
 }

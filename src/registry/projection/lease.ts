@@ -15,11 +15,22 @@ export interface LeaseOptions {
 }
 
 const leaseMilliseconds = 10_000;
+/** The age at which an idle holder prolongs its lease. */
+const idleMilliseconds = leaseMilliseconds / 3;
+/** The same while changes wait: `finish` prolongs it with them, and an idle holder looks often enough not to come to this age. */
+const busyMilliseconds = leaseMilliseconds / 2;
 const givenUp = 0;
 /** Behind the name of a holder that had the lock of its session. Earlier releases take it for a part of the name. */
 const lockedMark = '+lock';
 
-/** The lease of another process, as it was found, and since when by one's own time. */
+/** The row of the lease, and whether changes wait to be projected. */
+interface Found {
+  readonly holder: string;
+  readonly lease_ends_at: number;
+  readonly waiting: number | null;
+}
+
+/** A lease as it was found or written, and since when by one's own time. */
 interface Sighting {
   readonly holder: string;
   readonly lease_ends_at: number;
@@ -38,6 +49,8 @@ export class Lease {
   readonly #monotonic: () => number;
   readonly #lockedName: string;
   #sighting: Sighting | null = null;
+  /** What this process last wrote, and from when on the others count its length at the earliest. */
+  #own: Sighting | null = null;
 
   constructor(options: LeaseOptions) {
     this.#options = options;
@@ -45,15 +58,21 @@ export class Lease {
     this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
-  /** Takes or prolongs the lease; false where another process has it. */
+  /** Takes the lease, or makes sure that it is kept, and prolongs it where that is due; false where another process has it. */
   async take(): Promise<boolean> {
     const { database, clock, holder, session } = this.#options;
     // Before the row is read: what it says of a holder with the lock is then about one that had it earlier.
     const isLocked = await session.hold();
-    const over = await this.#lookAtOther(isLocked);
+    const name = isLocked ? this.#lockedName : holder;
+    const before = this.#monotonic();
+    const found = await this.#read();
+    if (this.#isKept(found, name)) return true;
+    const over = this.#overAt(before, found, isLocked);
+    const since = this.#monotonic();
+    const lease = { holder: name, lease_ends_at: clock.now() + leaseMilliseconds };
     const { numUpdatedRows } = await database
       .updateTable('projector')
-      .set({ holder: isLocked ? this.#lockedName : holder, lease_ends_at: clock.now() + leaseMilliseconds })
+      .set(lease)
       .where((it) => {
         const free = [it('holder', 'in', this.#ownNames), it('lease_ends_at', '=', givenUp)];
         if (over === null) return it.or(free);
@@ -61,7 +80,10 @@ export class Lease {
         return it.or([...free, it.and([it('holder', '=', over.holder), it('lease_ends_at', '=', over.lease_ends_at)])]);
       })
       .executeTakeFirstOrThrow();
-    if (numUpdatedRows > 0n) return true;
+    if (numUpdatedRows > 0n) {
+      this.#own = { ...lease, since };
+      return true;
+    }
     // It is for the holder, which may have lost it for a moment.
     if (isLocked) await session.release();
     return false;
@@ -75,10 +97,14 @@ export class Lease {
     written: { readonly names: readonly string[]; readonly revision: number },
     whenKept: (transaction: RegistryDatabase) => Promise<void>,
   ): Promise<boolean> {
-    return this.#options.database.transaction().execute(async (transaction) => {
-      if (await this.#prolong(transaction)) {
+    const { database, clock } = this.#options;
+    const since = this.#monotonic();
+    const lease_ends_at = clock.now() + leaseMilliseconds;
+    const holder = await database.transaction().execute(async (transaction) => {
+      const kept = await this.#prolong(transaction, lease_ends_at);
+      if (kept !== null) {
         await whenKept(transaction);
-        return true;
+        return kept;
       }
       const rows = written.names.map((name) => ({ name, revision: written.revision }));
       if (rows.length > 0) {
@@ -88,8 +114,10 @@ export class Lease {
           .onConflict((conflict) => conflict.doNothing())
           .execute();
       }
-      return false;
+      return null;
     });
+    if (holder !== null) this.#own = { holder, lease_ends_at, since };
+    return holder !== null;
   }
 
   /** Lets the next process begin at once. */
@@ -105,30 +133,53 @@ export class Lease {
     return [this.#options.holder, this.#lockedName];
   }
 
-  /** The lease of another process that has ended, or that has been as it is for its whole length; null where there is none. */
-  async #lookAtOther(isLocked: boolean): Promise<Pick<Sighting, 'holder' | 'lease_ends_at'> | null> {
-    const before = this.#monotonic();
-    const row = await this.#options.database
+  async #read(): Promise<Found> {
+    return this.#options.database
       .selectFrom('projector')
-      .select(['holder', 'lease_ends_at'])
+      .select((it) => [
+        'holder',
+        'lease_ends_at',
+        it.selectFrom('outbox').select('revision').orderBy('revision').limit(1).as('waiting'),
+      ])
       .executeTakeFirstOrThrow();
-    if (this.#ownNames.includes(row.holder)) return null;
-    if (isLocked && row.holder.endsWith(lockedMark)) return row;
+  }
+
+  /**
+   * Whether the lease is as this process last wrote it, lately: that no other process has taken it is then as good as a
+   * write, which would be a flush to the disk before and after each change. Nobody takes it before its whole length is over,
+   * which is at least as long again. The name has to be right: a lock that was lost is no longer a reason to take the lease
+   * at once, and one that was got is. A process, or a machine, that is paused may find its lease taken just after this, as it may
+   * after a write: what it then writes to the store is outdated by the later revision, and `finish` notices.
+   */
+  #isKept({ holder, lease_ends_at, waiting }: Found, name: string): boolean {
+    const own = this.#own;
+    if (own === null || holder !== name || own.holder !== name || own.lease_ends_at !== lease_ends_at) return false;
+    return this.#monotonic() - own.since < (waiting === null ? idleMilliseconds : busyMilliseconds);
+  }
+
+  /** The lease of another process that has ended, or that has been as it is for its whole length; null where there is none. */
+  #overAt(before: number, { holder, lease_ends_at }: Found, isLocked: boolean): Omit<Sighting, 'since'> | null {
+    if (this.#ownNames.includes(holder)) return null;
+    if (isLocked && holder.endsWith(lockedMark)) return { holder, lease_ends_at };
     const seen = this.#sighting;
-    if (seen?.holder === row.holder && seen.lease_ends_at === row.lease_ends_at) {
+    if (seen?.holder === holder && seen.lease_ends_at === lease_ends_at) {
       return before - seen.since >= leaseMilliseconds ? seen : null;
     }
-    this.#sighting = { ...row, since: this.#monotonic() };
+    this.#sighting = { holder, lease_ends_at, since: this.#monotonic() };
     return null;
   }
 
-  /** An expired lease that nobody else has taken is kept; one that another process has had in between is not. */
-  async #prolong(database: RegistryDatabase): Promise<boolean> {
-    const { numUpdatedRows } = await database
+  /**
+   * An expired lease that nobody else has taken is kept; one that another process has had in between is not.
+   * @returns the name under which it is kept
+   */
+  async #prolong(database: RegistryDatabase, lease_ends_at: number): Promise<string | null> {
+    const row = await database
       .updateTable('projector')
-      .set({ lease_ends_at: this.#options.clock.now() + leaseMilliseconds })
+      .set({ lease_ends_at })
       .where('holder', 'in', this.#ownNames)
-      .executeTakeFirstOrThrow();
-    return numUpdatedRows > 0n;
+      .returning('holder')
+      .executeTakeFirst();
+    return row?.holder ?? null;
   }
 }

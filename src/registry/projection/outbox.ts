@@ -1,19 +1,20 @@
+import type { Position } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { unnamedChange } from './history.js';
 
-/** What is to be projected next: whole changes, in their order. */
-export interface Batch {
-  /** The newest change of the batch. */
-  readonly revision: number;
+/** What is to be projected next: whole changes, in their order, and the newest of them. */
+export interface Batch extends Position {
   readonly names: readonly string[];
 }
 
 const mostRows = 200;
 
-/** The oldest changes that are not projected yet; null where there are none. */
-export async function oldestChanges(database: RegistryDatabase): Promise<Batch | null> {
+/** The oldest changes after a number that are not projected yet; null where there are none. */
+export async function oldestChanges(database: RegistryDatabase, after = -1): Promise<Batch | null> {
   const rows = await database
     .selectFrom('outbox')
     .selectAll()
+    .where('revision', '>', after)
     .orderBy('revision')
     .orderBy('name')
     .limit(mostRows)
@@ -21,8 +22,9 @@ export async function oldestChanges(database: RegistryDatabase): Promise<Batch |
   const revision = rows.at(-1)?.revision;
   if (revision === undefined) return null;
   // The limit may have cut the last change in two, and a change is published whole. It is of a few records.
-  const last = await database.selectFrom('outbox').select('name').where('revision', '=', revision).execute();
-  return { revision, names: [...new Set([...rows, ...last].map(({ name }) => name))] };
+  const last = await database.selectFrom('outbox').selectAll().where('revision', '=', revision).execute();
+  const change = last.find((row) => row.change !== null)?.change ?? unnamedChange;
+  return { revision, change, names: [...new Set([...rows, ...last].map(({ name }) => name))] };
 }
 
 /** Takes out the changes up to this one, all of which are projected. */

@@ -1,6 +1,7 @@
 import type { RecordsStore, StoredMeta } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { hasHad, readHistory } from './history.js';
+import { databaseName, hasHad } from './history.js';
+import type { History } from './history.js';
 import { strangeNames } from './pages.js';
 
 /** What a look at a store needs. */
@@ -10,6 +11,10 @@ export interface OwnStoreOptions {
   /** Asked between two pages; false ends the look. */
   readonly mayGoOn: () => Promise<boolean>;
 }
+
+const howToReplace =
+  'Is it the right database, and the right Redis? To replace what is there all the same, delete its record mg:meta: ' +
+  'gateways answer 503 until all is written';
 
 /**
  * Refuses a store that is another registry's. What the database does not know is removed when everything is written anew, and on a
@@ -26,12 +31,18 @@ export class OwnStore {
 
   /**
    * Says whether to go on; false where the look was ended.
-   * @throws Error where the store has a history that this database never had, or names none, and most of what it holds is strange to it
+   * @throws Error where the store names another database; or where it names none, has a history that this database never had, and
+   * most of what it holds is strange to it
    */
-  async require({ generation }: StoredMeta): Promise<boolean> {
+  async require(meta: StoredMeta, history: History): Promise<boolean> {
     const { database, store, mayGoOn } = this.#options;
+    const { generation } = meta;
+    if (generation === history.generation) return true;
+    if (generation !== null && meta.database !== undefined) {
+      if (meta.database === (await databaseName(database))) return true;
+      throw new Error(`the store is that of another database (${meta.database}). ${howToReplace}`);
+    }
     if (generation !== null && (await hasHad(database, generation))) return true;
-    const history = await readHistory(database);
     const of = JSON.stringify([generation, history]);
     if (this.#refused?.of === of) throw this.#refused.error;
     let [strange, known] = [0, 0];
@@ -42,8 +53,7 @@ export class OwnStore {
     }
     if (strange <= known) return true;
     const error = new Error(
-      `the store is another registry's: of its ${strange + known} records this database knows ${known}. Is it the right database, ` +
-        'and the right Redis? To replace what is there all the same, delete its record mg:meta: gateways answer 503 until all is written',
+      `the store is another registry's: of its ${strange + known} records this database knows ${known}. ${howToReplace}`,
     );
     this.#refused = { of, error };
     throw error;

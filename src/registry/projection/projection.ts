@@ -1,41 +1,65 @@
-import type { Clock, RecordsStore } from '../ports.js';
+import type { Clock, Logger, Position, RecordsStore, StoreLook } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { currentRecords } from './current-records.js';
-import { continueAfter, readHistory } from './history.js';
+import { Continuity } from './continuity.js';
+import { notePublished, noteServers, readHistory } from './history.js';
+import type { History } from './history.js';
 import { Lease, type LeaseOptions } from './lease.js';
-import { isWaiting, oldestChanges, oldestWaiting, removeChanges } from './outbox.js';
+import { isWaiting, oldestChanges, removeChanges } from './outbox.js';
 import { OwnStore } from './own-store.js';
-import { strangeNames, storedPages } from './pages.js';
+import { isMeta, Rebuild } from './rebuild.js';
+import { RecordsWriter } from './records-writer.js';
 
 /** What a projection works with. */
 export interface ProjectionOptions extends LeaseOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly clock: Clock;
-  /** A name for a new history. */
+  /** A name for a new generation. */
   readonly newGeneration: () => string;
+  /** How long a gateway may use what it holds at most, and a second. */
+  readonly longestLifetimeMilliseconds: number;
   /** Asked between two batches. */
   readonly shouldStop?: () => boolean;
+  readonly logger?: Logger | undefined;
+  /** Told when a change was published. */
+  readonly onPublished?: () => void;
 }
+
+const nothing = { names: [], revision: 0 };
 
 /**
  * Brings the store into the state of the database. Each step can be done again, so an end at any point does no harm: the
- * outbox keeps a change until its records are written and its number is published.
+ * outbox keeps a change until its records are written and its number is published. Where the store is not what the database
+ * says that it was left as, a new generation begins, and everything is written anew.
  */
 export class Projection {
   readonly #options: ProjectionOptions;
-  readonly #lease: Lease;
+  readonly lease: Lease;
   readonly #own: OwnStore;
-  /** The highest revision that this process has published, or found in the store. */
-  #published = 0;
-  #isContinued = false;
-  /** Whether the store lacks changes that gateways know of: by its old revision they see that it does. */
-  #isBehind = false;
+  readonly #continuity: Continuity;
+  readonly #writer: RecordsWriter;
+  readonly #rebuilding: Rebuild;
+  readonly #monotonic: () => number;
+  #isHolder = false;
+  /** The epoch of the store in which this process has begun to write. */
+  #begunIn: number | null = null;
+  #settledIn: number | null = null;
+  /** The wait for gateways that may have been forgotten, on the monotonic clock. */
+  #opening: { readonly generation: string; readonly at: number } | null = null;
 
   constructor(options: ProjectionOptions) {
     this.#options = options;
-    this.#lease = new Lease(options);
+    this.#monotonic = options.monotonic ?? (() => performance.now());
+    this.lease = new Lease(options);
     this.#own = new OwnStore({ ...options, mayGoOn: () => this.#mayGoOn() });
+    this.#continuity = new Continuity(options);
+    this.#writer = new RecordsWriter({ ...options, lease: this.lease });
+    this.#rebuilding = new Rebuild({
+      ...{ ...options, lease: this.lease, writer: this.#writer, mayGoOn: () => this.#mayGoOn() },
+      onBegun: (generation, loss) => {
+        this.#continuity.begun(generation, loss);
+      },
+    });
   }
 
   /** Whether every record of this revision, and of those before it, is in the store. */
@@ -43,122 +67,126 @@ export class Projection {
     return !(await isWaiting(this.#options.database, revision));
   }
 
+  /** The epoch in which this process projects, and has found the store to be what the database says; null while there is none. */
+  get settledIn(): number | null {
+    return this.#settledIn;
+  }
+
+  /** In how many milliseconds there will be something to do without a change; null where there will not. */
+  get dueIn(): number | null {
+    return this.#opening === null ? null : Math.max(0, this.#opening.at - this.#monotonic());
+  }
+
   /** Projects everything that is waiting, and the whole database where the store does not hold it. */
   async run(): Promise<void> {
-    const { database, store } = this.#options;
-    // Whoever cannot reach the store must not keep the lease from those who can.
-    const before = await store.readMeta();
-    if (!(await this.#lease.take())) return;
-    // Before anything is written: a registry that is wrong here must not get into the way of the right one.
-    if (before !== null && !(await this.#own.require(before))) return;
-    const keepsAll = await store.begin();
-    const meta = await store.readMeta();
-    if (meta !== null && meta.generation !== before?.generation) {
-      throw new Error('another registry writes to the store; it is looked at anew');
+    try {
+      await this.#run();
+    } catch (error) {
+      this.#unsettle();
+      throw error;
     }
-    // Before the history: a change is committed before it is published, so a store that is ahead knows what the database lost.
-    const named = await store.readRevision();
-    this.#published = Math.max(this.#published, named);
-    const isBehind = (await readHistory(database)).revision < this.#published;
-    if (!this.#isContinued || (meta?.generation ?? null) === null || isBehind) await this.#continueHistory();
-    const history = await readHistory(database);
-    const isOurs = meta?.generation === history.generation;
-    this.#isBehind = await this.#hasLostChanges(named, history.revision);
-    const isWhole = isOurs && keepsAll && !this.#isBehind;
-    if (!isWhole && !(await this.#rebuild(history))) return;
-    await this.#drain();
   }
 
   /** Lets another process go on. */
   async end(): Promise<void> {
-    await this.#lease.giveUp();
+    this.#unsettle();
+    await this.lease.giveUp();
   }
 
-  async #continueHistory(): Promise<void> {
-    const { database, store, newGeneration } = this.#options;
-    const known = Math.max(this.#published, ...(await store.gateways()).map(({ revision }) => revision));
-    await continueAfter(database, known, newGeneration());
-    this.#isContinued = true;
+  async #run(): Promise<void> {
+    const { database, store } = this.#options;
+    // Whoever cannot reach the store must not keep the lease from those who can.
+    const before = await store.look();
+    if (!(await this.lease.take())) {
+      this.#isHolder = false;
+      this.#opening = null;
+      this.#unsettle();
+      return;
+    }
+    // What was seen before the lease was taken may have been changed by its former holder.
+    const look = this.#isHolder ? before : await store.look();
+    this.#isHolder = true;
+    if (look.servers.length === 0)
+      throw new Error('Redis does not tell its run id: allow the registry INFO (ACL: +info)');
+    const history = await readHistory(database);
+    // Before anything is written: a registry that is wrong here must not get into the way of the right one.
+    if (look.meta !== null && !(await this.#own.require(look.meta, history))) return;
+    if (this.#begunIn !== look.epoch) await store.begin();
+    this.#begunIn = look.epoch;
+    if (await this.#continuity.holds(look, history)) await this.#goOn(look, history);
+    else if (!(await this.#rebuild(look, history))) return;
+    this.#settledIn = look.epoch;
+    this.#continuity.settled(await readHistory(database));
+    await this.#drain();
   }
 
-  /** A replica that was promoted may lack what was written last, a revocation perhaps; then it names an older revision. */
-  async #hasLostChanges(named: number, newest: number): Promise<boolean> {
-    if (named < this.#published) return true;
-    // What has left the outbox was published before, whatever else waits.
-    const waiting = await oldestWaiting(this.#options.database);
-    return named < (waiting === null ? newest : waiting - 1);
+  /** Nothing was lost. Another process may have ended while it waited for gateways: then the wait begins anew. */
+  async #goOn({ meta, replicas }: StoreLook, { generation, isOpen, servers, published }: History): Promise<void> {
+    const { store, longestLifetimeMilliseconds } = this.#options;
+    // Another replica can take the server's place: gateways have to know how many.
+    if (isMeta(meta) && published !== null && replicas > (meta.replicas ?? 0)) {
+      await store.complete({ ...meta, replicas }, published);
+    }
+    if (isOpen) this.#opening = null;
+    else if (this.#opening?.generation !== generation) {
+      const opensAt = this.#wait(generation, longestLifetimeMilliseconds);
+      await this.lease.finish(nothing, (transaction) => noteServers(transaction, { servers: servers ?? [], opensAt }));
+    } else if (this.#monotonic() >= this.#opening.at) {
+      const opened = { servers: servers ?? [], opensAt: null };
+      if (await this.lease.finish(nothing, (transaction) => noteServers(transaction, opened))) this.#opening = null;
+    }
+  }
+
+  /** Begins to wait for gateways that may have been forgotten. @returns until when, in milliseconds since 1970; null: it need not */
+  #wait(generation: string, milliseconds: number): number | null {
+    this.#opening = milliseconds === 0 ? null : { generation, at: this.#monotonic() + milliseconds };
+    return milliseconds === 0 ? null : this.#options.clock.now() + milliseconds;
   }
 
   /** @returns whether this process still projects */
   async #drain(): Promise<boolean> {
-    const { database, store, session } = this.#options;
-    for (;;) {
-      if (!(await this.#mayGoOn())) return false;
+    const { database, store, session, onPublished } = this.#options;
+    let { published } = await readHistory(database);
+    for (let isFirst = true; ; isFirst = false) {
+      if (!isFirst && !(await this.#mayGoOn())) return false;
       const batch = await oldestChanges(database);
       if (batch === null) return true;
-      const stayed = await store.write(await currentRecords(database, batch.names), batch.revision);
-      await this.#replaceStrange(stayed, batch.names);
-      await this.#publish(batch.revision);
-      if (!(await this.#lease.finish(batch, (transaction) => removeChanges(transaction, batch.revision)))) return false;
+      await this.#writer.write(batch);
+      // What was put back to be written once more has an older number; gateways must see none that goes back.
+      const position: Position = published !== null && published.revision > batch.revision ? published : batch;
+      await store.publish(position);
+      const isKept = await this.lease.finish(batch, async (transaction) => {
+        await removeChanges(transaction, batch.revision);
+        await notePublished(transaction, position);
+      });
+      if (!isKept) return false;
+      published = position;
       session.tell(); // the process of the change waits for this
+      onPublished?.();
     }
   }
 
-  /**
-   * Writes every record, then removes what the database does not know, then says that the store is complete. Nothing that
-   * is valid is missing meanwhile, and changes are not held up: they are projected between two pages.
-   */
-  async #rebuild({ generation, revision }: { generation: string; revision: number }): Promise<boolean> {
-    const { database, store, clock } = this.#options;
-    for await (const entries of storedPages(database)) {
-      const names = entries.map(({ name }) => name);
-      await this.#replaceStrange(await store.rewrite(entries, revision), names);
-      if (!(await this.#keep(names, revision))) return false;
-    }
-    for await (const { unknown: names } of strangeNames(database, store)) {
-      const gone = names.map((name) => ({ name, value: null }));
-      if (gone.length > 0) await this.#replaceStrange(await store.rewrite(gone, revision), names);
-      if (!(await this.#keep(names, revision))) return false;
-    }
-    this.#isBehind = false;
-    await this.#publish(revision);
-    const projectedAt = new Date(clock.now()).toISOString();
-    await store.writeMeta({ version: 1, generation, projectedAt }, this.#published);
-    return true;
-  }
-
-  /**
-   * Sees to records that stayed because what they name is later than what was written. They may have been changed meanwhile; or be
-   * of a history that was lost, under a number that this one has come to by now, or has not: else they would stay for good.
-   * @param stayed the highest revision of them
-   * @throws Error where this database has not come to it, and begins a new history; the next pass writes everything anew
-   */
-  async #replaceStrange(stayed: number, names: readonly string[]): Promise<void> {
-    const { database, store, newGeneration } = this.#options;
-    for (let highest = stayed; highest > 0;) {
-      if (await continueAfter(database, highest, newGeneration())) {
-        throw new Error(
-          `the store has a record of revision ${highest}, which the database has not come to; all is written anew`,
-        );
-      }
-      const { revision } = await readHistory(database);
-      highest = await store.rewrite(await currentRecords(database, names), revision);
-    }
+  /** @returns whether this process still projects */
+  async #rebuild(look: StoreLook, before: History): Promise<boolean> {
+    this.#settledIn = null;
+    const loss = await this.#continuity.assess(look, before);
+    const rebuilt = await this.#rebuilding.run(look, { before, loss });
+    if (rebuilt === null) return false;
+    const { generation, written } = rebuilt;
+    const opensAt = this.#wait(generation, loss.waitMilliseconds);
+    return this.lease.finish(nothing, async (transaction) => {
+      await notePublished(transaction, written);
+      await noteServers(transaction, { servers: look.servers, opensAt });
+    });
   }
 
   async #mayGoOn(): Promise<boolean> {
     const { shouldStop = () => false } = this.#options;
-    return !shouldStop() && (await this.#lease.take());
+    return !shouldStop() && (await this.lease.take());
   }
 
-  async #keep(names: readonly string[], revision: number): Promise<boolean> {
-    return (await this.#lease.finish({ names, revision }, () => Promise.resolve())) && (await this.#drain());
-  }
-
-  /** A rebuild begins with an older number than those of the changes meanwhile; gateways must see none that goes back. */
-  async #publish(revision: number): Promise<void> {
-    const newest = Math.max(revision, this.#published);
-    if (!this.#isBehind) await this.#options.store.publishRevision(newest);
-    this.#published = newest;
+  #unsettle(): void {
+    this.#settledIn = null;
+    this.#begunIn = null;
   }
 }

@@ -3,9 +3,8 @@ import type { Logger, Timers } from '../ports.js';
 import { Projection, type ProjectionOptions } from './projection.js';
 
 /** How a projector runs. */
-export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop'> {
+export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop' | 'onPublished'> {
   readonly timers: Timers;
-  readonly logger?: Logger | undefined;
 }
 
 /** How often changes of other processes, and an emptied store, are looked for. */
@@ -32,7 +31,13 @@ export class Projector {
   #next: { readonly pass: Promise<void>; readonly ended: () => void } | null = null;
 
   constructor({ timers, logger, ...options }: ProjectorOptions) {
-    this.#projection = new Projection({ ...options, shouldStop: () => this.#isStopped });
+    this.#projection = new Projection({
+      ...{ ...options, logger },
+      shouldStop: () => this.#isStopped,
+      onPublished: () => {
+        this.#tellWaiting();
+      },
+    });
     this.#session = options.session;
     this.#timers = timers;
     this.#logger = logger;
@@ -61,7 +66,7 @@ export class Projector {
     this.wake();
   }
 
-  /** Settles when a pass has next ended, well or not. */
+  /** Settles when a change was next published, or a pass has ended, well or not. */
   nextPass(): Promise<void> {
     if (this.#next === null) {
       let ended = (): void => undefined;
@@ -81,6 +86,11 @@ export class Projector {
     return this.#projection.hasProjected(revision);
   }
 
+  /** What the roster is kept by: this process alone while it projects. */
+  get projection(): Pick<Projection, 'lease' | 'settledIn'> {
+    return this.#projection;
+  }
+
   /** Ends after the batch at hand, and lets another process go on. */
   async stop(): Promise<void> {
     this.#isStopped = true;
@@ -98,13 +108,17 @@ export class Projector {
     do {
       this.#isWanted = false;
       await this.#pass();
-      this.#next?.ended();
-      this.#next = null;
+      this.#tellWaiting();
     } while (this.#shouldGoOn());
     if (!this.#isStopped)
       this.#cancelTimer = this.#timers.after(this.#pause(), () => {
         this.wake();
       });
+  }
+
+  #tellWaiting(): void {
+    this.#next?.ended();
+    this.#next = null;
   }
 
   async #pass(): Promise<void> {
@@ -129,7 +143,7 @@ export class Projector {
   }
 
   #pause(): number {
-    if (this.#failures === 0) return pollMilliseconds;
+    if (this.#failures === 0) return Math.min(pollMilliseconds, this.#projection.dueIn ?? pollMilliseconds);
     return Math.min(firstPauseMilliseconds * 2 ** (this.#failuresInVain - 1), this.#longestPause);
   }
 }

@@ -2,7 +2,7 @@ import { KeyStoreUnavailable } from '../../../gateway/ports.js';
 import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
 import type { RecordNames } from '../record-names.js';
-import type { LinkEvents, RecordsLink } from '../records-link.js';
+import type { AcknowledgementText, LinkEvents, RecordsLink } from '../records-link.js';
 import { asText, callOne } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
 import { slotCount, slotOf } from './hash-slots.js';
@@ -29,6 +29,10 @@ export class ClusterLink implements RecordsLink {
 
   get epoch(): number {
     return this.#masters.epoch;
+  }
+
+  get servers(): readonly (string | null)[] | null {
+    return this.#masters.runIds;
   }
 
   get partLost(): string | null {
@@ -59,8 +63,22 @@ export class ClusterLink implements RecordsLink {
     return text ?? this.#readWithMarker(name, slot, generation);
   }
 
-  async put(name: string, text: string, lifetimeMilliseconds: number): Promise<void> {
-    await callOne(this.#masters, { name, command: ['SET', name, text, 'PX', String(lifetimeMilliseconds)] });
+  async acknowledge(
+    { name, text, lifetimeMilliseconds }: AcknowledgementText,
+    grantName: string,
+  ): Promise<string | null> {
+    const command = ['SET', name, text, 'PX', String(lifetimeMilliseconds)];
+    const [, grant] = await Promise.all([callOne(this.#masters, { name, command }), this.#get(grantName)]);
+    return grant;
+  }
+
+  /** Whoever has caught up with the masters has had all of them confirm the map. */
+  witness(): 'masters' {
+    return 'masters';
+  }
+
+  confirm(): Promise<boolean> {
+    return Promise.resolve(true);
   }
 
   async remove(name: string): Promise<void> {

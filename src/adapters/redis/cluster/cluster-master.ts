@@ -3,6 +3,7 @@ import { connectNode, isSecure } from '../connection.js';
 import type { RedisAddress } from '../connection.js';
 import { InvalidationListener } from '../invalidation-listener.js';
 import type { InvalidationEvents } from '../invalidation-listener.js';
+import { SameServer } from '../same-server.js';
 import { readView } from './cluster-view.js';
 import type { ClusterNode, ClusterView } from './cluster-view.js';
 
@@ -10,6 +11,8 @@ import type { ClusterNode, ClusterView } from './cluster-view.js';
 export interface MasterEvents extends InvalidationEvents {
   /** It can be asked, or asked again. */
   readonly onReady: () => void;
+  /** One of its connections was lost: the next one may lead to another server. */
+  readonly onLost: () => void;
 }
 
 /** One master of a Cluster: a connection to ask it by, and one to hear its changes. */
@@ -19,6 +22,7 @@ export class ClusterMaster {
   readonly #address: RedisAddress;
   readonly #listening: Redis;
   readonly #listener: InvalidationListener;
+  readonly #same: SameServer;
   #session: object = {};
   #isClosed = false;
 
@@ -36,9 +40,13 @@ export class ClusterMaster {
     };
     this.commands = connectNode(address, node, report);
     this.#listening = connectNode(address, node, report);
-    this.commands.on('ready', () => {
-      events.onReady();
-    });
+    for (const redis of [this.commands, this.#listening]) {
+      redis.on('close', () => {
+        this.#session = {};
+        if (!this.#isClosed) events.onLost();
+      });
+    }
+    this.#same = new SameServer(this.commands, this.#listening, events.onReady);
     this.#listener = new InvalidationListener(this.#listening, prefixes, {
       onChanged: events.onChanged,
       onEverythingChanged: () => {
@@ -62,7 +70,12 @@ export class ClusterMaster {
 
   /** Whether its changes are heard and it can be asked. */
   get isUp(): boolean {
-    return this.#listener.hearing && this.commands.status === 'ready';
+    return this.#listener.hearing && this.#same.holds && this.commands.status === 'ready';
+  }
+
+  /** Its run id; null where it does not say. */
+  get runId(): string | null {
+    return this.#same.facts?.runId ?? null;
   }
 
   /** Whether a redirection to this place means this master. */

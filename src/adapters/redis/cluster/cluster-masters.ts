@@ -11,7 +11,7 @@ export interface ClusterOptions {
   readonly address: RedisAddress;
   /** Prefixes of the names whose changes are listened for. */
   readonly prefixes: readonly string[];
-  readonly events: MasterEvents;
+  readonly events: Omit<MasterEvents, 'onLost'>;
   /** Told of each failure of a connection, and when no node answers. */
   readonly onError: (error: Error) => void;
 }
@@ -45,9 +45,14 @@ export class ClusterMasters {
     return this.#isAgreed && this.all.every(({ isUp }) => isUp);
   }
 
-  /** Counts what makes everything known before doubtful: another map, a master listened to anew, one that was flushed. */
+  /** Counts what makes everything known before doubtful: another map, a master connected to or listened to anew, one that was flushed. */
   get epoch(): number {
     return this.#epoch;
+  }
+
+  /** The run ids of the masters that have slots, null for one that does not say; null while the map is not confirmed. */
+  get runIds(): readonly (string | null)[] | null {
+    return this.#isAgreed ? [...new Set(this.#owners)].map(({ runId }) => runId) : null;
   }
 
   get all(): readonly ClusterMaster[] {
@@ -168,6 +173,9 @@ export class ClusterMasters {
         },
         onDeaf: () => {
           this.doubt();
+        },
+        onLost: () => {
+          this.#epoch += 1;
         },
       };
       this.#masters.set(node.id, new ClusterMaster(node, address, prefixes, own, onError));

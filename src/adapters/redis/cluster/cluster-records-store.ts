@@ -1,4 +1,12 @@
-import type { LiveGateway, MetaRecord, RecordsStore, StoredMeta, StoreEntry } from '../../../registry/ports.js';
+import type { MetaRecord } from '../../../gateway/records.js';
+import type {
+  GatewayGrant,
+  Position,
+  RecordsStore,
+  SeenGateways,
+  StoreEntry,
+  StoreLook,
+} from '../../../registry/ports.js';
 import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
 import { GatewayDirectory } from '../gateway-directory.js';
@@ -6,9 +14,10 @@ import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
 import { RecordNames } from '../record-names.js';
 import { highestThatStayed, recordWrite } from '../record-write.js';
-import { highestRevision, revisionIn } from '../revision.js';
+import { changeIn, changeText, highestRevision, revisionIn } from '../revision.js';
+import { factsOf } from '../same-server.js';
 import { scanNames } from '../scan-names.js';
-import { storedMeta } from '../store-state.js';
+import { entriesOf, namesServers, storedMeta } from '../store-state.js';
 import { asText, callEach, callOne } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
 import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
@@ -16,12 +25,13 @@ import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
 /**
  * A registry that was paused, and whose lease another one has, wakes with an older revision: gateways would take the store for one
  * that has lost changes. What is no revision is replaced.
- * KEYS: the revision. ARGV: the one to be published. Returns whether it was.
+ * KEYS: the revision, the change. ARGV: those to be published. Returns whether they were.
  */
 const unlessFurther = `
   local named = tonumber(redis.pcall('GET', KEYS[1]) or '')
   local isRevision = named and named % 1 == 0 and named <= ${highestRevision}
   if isRevision and named > tonumber(ARGV[1]) then return 0 end
+  redis.call('SET', KEYS[2], ARGV[2])
   redis.call('SET', KEYS[1], ARGV[1])
   return 1`;
 
@@ -31,6 +41,8 @@ const unlessFurther = `
  * changed, and in the markers whether that is there still.
  */
 export class ClusterRecordsStore implements RecordsStore {
+  readonly endsWithProcess = false;
+  readonly canFailOver = true;
   readonly #masters: ClusterMasters;
   readonly #proofs: SlotProofs;
   readonly #prefix: string;
@@ -39,6 +51,8 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly #outage: Outage;
   /** What the masters were when everything began to be written anew. */
   #base = -1;
+  /** The run ids of all masters, in their order, as they were in an epoch. */
+  #servers: { readonly epoch: number; readonly runIds: readonly string[] } = { epoch: -1, runIds: [] };
 
   constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
     this.#prefix = prefix;
@@ -65,6 +79,7 @@ export class ClusterRecordsStore implements RecordsStore {
       },
     });
     this.#directory = new GatewayDirectory({
+      prefix: this.#names.gateway(''),
       // An acknowledgement may be at a master that is not known yet, so nothing is said before all agree who they are.
       hearing: true,
       get epoch() {
@@ -79,29 +94,39 @@ export class ClusterRecordsStore implements RecordsStore {
     masters.agree().catch(() => undefined);
   }
 
-  async readMeta(): Promise<StoredMeta | null> {
-    if (!this.#masters.hearing) await this.#agree();
-    return storedMeta(await this.#get(this.#names.meta));
-  }
-
-  async begin(): Promise<boolean> {
+  async look(): Promise<StoreLook> {
     await this.#agree();
-    this.#base = this.#masters.epoch;
+    const epoch = this.#masters.epoch;
+    const servers = await this.#readServers();
     const meta = await this.#get(this.#names.meta);
     await this.#proofs.check(meta ?? '', storedMeta(meta)?.generation ?? '');
-    return this.#proofs.missing === 0;
+    const [revisionText, named] = await Promise.all([
+      this.#get(this.#names.revision),
+      this.#get(this.#names.changeInCluster),
+    ]);
+    const revision = revisionIn(revisionText) ?? 0;
+    return {
+      ...{ epoch, servers, replicas: 0, isWhole: this.#proofs.missing === 0 },
+      ...{ meta: storedMeta(meta), revision, change: changeIn(named, revision) },
+    };
   }
 
-  async writeMeta(meta: MetaRecord, revision: number): Promise<void> {
+  begin(): Promise<void> {
+    this.#base = this.#masters.epoch;
+    return Promise.resolve();
+  }
+
+  async complete(meta: MetaRecord, position: Position): Promise<void> {
     await this.#agree();
     if (this.#masters.epoch !== this.#base) {
       throw new Error('the masters of the Cluster are not those that the records were written to; it is begun anew');
     }
-    await this.#proofs.seal({ generation: meta.generation, revision });
+    await this.#proofs.seal({ generation: meta.generation, revision: position.revision });
     const name = this.#names.changedSlots;
     // Both or none: without the index nobody could tell what a slot lacks.
     const index = "redis.call('DEL', KEYS[1]) redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])";
-    await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(revision), everySlot] });
+    await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(position.revision), everySlot] });
+    await this.publish(position);
     await callOne(this.#masters, { name: this.#names.meta, command: ['SET', this.#names.meta, JSON.stringify(meta)] });
   }
 
@@ -125,19 +150,40 @@ export class ClusterRecordsStore implements RecordsStore {
     return highestThatStayed(await callEach(this.#masters, calls));
   }
 
-  async readRevision(): Promise<number> {
-    return revisionIn(await this.#get(this.#names.revision)) ?? 0;
-  }
-
-  async publishRevision(revision: number): Promise<void> {
+  async publish({ revision, change }: Position): Promise<void> {
     const name = this.#names.revision;
-    const command = ['EVAL', unlessFurther, '1', name, String(revision)];
+    const texts = [String(revision), changeText({ revision, change })];
+    const command = ['EVAL', unlessFurther, '2', name, this.#names.changeInCluster, ...texts];
     if ((await callOne(this.#masters, { name, command })) === 1) return;
     throw new Error('another registry has published a later revision; the store is looked at anew');
   }
 
-  gateways(): Promise<readonly LiveGateway[]> {
-    return this.#directory.list();
+  async gateways(roster: readonly string[]): Promise<SeenGateways> {
+    const { epoch } = this.#masters;
+    return { epoch, ...(await this.#directory.list(roster)) };
+  }
+
+  async grant(grants: readonly GatewayGrant[]): Promise<void> {
+    const calls = grants.map(({ instanceId, ...grant }) => {
+      const name = this.#names.grant(instanceId);
+      return { name, command: ['SET', name, JSON.stringify(grant)] };
+    });
+    await callEach(this.#masters, calls);
+  }
+
+  async removeGateways(instanceIds: readonly string[]): Promise<void> {
+    for (const nameOf of [this.#names.grant.bind(this.#names), this.#names.gateway.bind(this.#names)]) {
+      const names = instanceIds.map(nameOf);
+      await callEach(
+        this.#masters,
+        names.map((name) => ({ name, command: ['DEL', name] })),
+      );
+    }
+  }
+
+  async read(names: readonly string[]): Promise<StoreEntry[]> {
+    const calls = names.map((name) => ({ name: this.#prefix + name, command: ['GET', this.#prefix + name] }));
+    return entriesOf(names, (await callEach(this.#masters, calls)).map(asText));
   }
 
   async *names(prefix: string): AsyncGenerator<string> {
@@ -160,9 +206,21 @@ export class ClusterRecordsStore implements RecordsStore {
     for (const { commands } of this.#masters.all) yield* scanNames(commands, prefix);
   }
 
-  async #read(names: readonly string[]): Promise<(string | null)[]> {
+  async #read(names: readonly string[]): Promise<{ generation: string | null; texts: (string | null)[] }> {
+    const [meta, servers] = await Promise.all([this.#get(this.#names.meta), this.#readServers()]);
     const calls = names.map((name) => ({ name, command: ['GET', name] }));
-    return (await callEach(this.#masters, calls)).map(asText);
+    const texts = (await callEach(this.#masters, calls)).map(asText);
+    return { generation: namesServers(storedMeta(meta), servers), texts };
+  }
+
+  async #readServers(): Promise<readonly string[]> {
+    const { all, epoch } = this.#masters;
+    if (this.#servers.epoch === epoch) return this.#servers.runIds;
+    const facts = await Promise.all(all.map(({ commands }) => factsOf(commands)));
+    const runIds = facts.map(({ runId }) => runId).filter((runId) => runId !== null);
+    const isComplete = runIds.length === all.length && this.#masters.epoch === epoch;
+    if (isComplete) this.#servers = { epoch, runIds: runIds.toSorted() };
+    return isComplete ? this.#servers.runIds : [];
   }
 
   async #get(name: string): Promise<string | null> {

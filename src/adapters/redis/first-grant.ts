@@ -1,0 +1,29 @@
+/** How long a gateway that has started waits for its grant before it takes traffic without one. */
+const patienceMilliseconds = 2_000;
+
+/** The first grant of a gateway. Without one it asks Redis for each request, so it is worth a short wait. */
+export class FirstGrant {
+  readonly #onMissing: () => void;
+  #since: number | null = null;
+  #isOver = false;
+
+  /** @param onMissing told when it is waited for no more */
+  constructor(onMissing: () => void) {
+    this.#onMissing = onMissing;
+  }
+
+  /** Why no traffic should come yet; null where it may. */
+  get reason(): string | null {
+    const waits = !this.#isOver && this.#since !== null && performance.now() - this.#since < patienceMilliseconds;
+    return waits ? 'waiting for the registry to enrol this gateway' : null;
+  }
+
+  /** Takes in a beat that succeeded. @param hasLeave whether the gateway may hold records */
+  beat(hasLeave: boolean): void {
+    if (this.#isOver) return;
+    this.#since ??= performance.now();
+    const isMissing = !hasLeave && performance.now() - this.#since >= patienceMilliseconds;
+    this.#isOver = hasLeave || isMissing;
+    if (isMissing) this.#onMissing();
+  }
+}

@@ -1,0 +1,61 @@
+import Type, { Compile, type Static } from '../../typebox/typebox.js';
+import { highestRevision } from './revision.js';
+
+const generation = Type.String({ minLength: 1, maxLength: 64 });
+const beat = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+/** `maxStaleSeconds` may be a day. */
+const lifetimeMilliseconds = Type.Integer({ minimum: 1, maximum: 86_401_000 });
+
+const acknowledgementForm = Type.Object({
+  instanceId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
+  revision: Type.Integer({ minimum: 0, maximum: highestRevision }),
+  environment: Type.Enum(['live', 'test']),
+  host: Type.String({ maxLength: 255 }),
+  /** ISO 8601. */
+  startedAt: Type.String({ maxLength: 40 }),
+  /** The history that the revision counts in. A gateway of an earlier release says none of what follows. */
+  generation: Type.Optional(generation),
+  /** Which of the gateway's beats this is; they are counted from 1. */
+  beat: Type.Optional(beat),
+  /** How long the gateway may use what it holds after it was last sure of its server, and a second. */
+  lifetimeMilliseconds: Type.Optional(lifetimeMilliseconds),
+  version: Type.Optional(Type.String({ maxLength: 64 })),
+  /** The gateway's clock as it wrote this, in milliseconds since 1970: for people. */
+  now: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+  /** The gateway has decided its last request. */
+  leaving: Type.Optional(Type.Boolean()),
+});
+
+const grantForm = Type.Object({ generation, beat, lifetimeMilliseconds });
+
+/** What a gateway writes under `mg:gateway:<instanceId>` in each beat. */
+export type Acknowledgement = Static<typeof acknowledgementForm>;
+
+/**
+ * What the registry writes under `mg:grant:<instanceId>`: the gateway is in its roster, in this generation, and the registry has
+ * seen this beat of it.
+ */
+export type Grant = Static<typeof grantForm>;
+
+const checkAcknowledgement = Compile(acknowledgementForm);
+const checkGrant = Compile(grantForm);
+
+/** An acknowledgement as it is stored; null for what is none. */
+export function readAcknowledgement(text: string | null): Acknowledgement | null {
+  const value = parsed(text);
+  return checkAcknowledgement.Check(value) ? value : null;
+}
+
+/** A grant as it is stored; null for what is none. */
+export function readGrant(text: string | null): Grant | null {
+  const value = parsed(text);
+  return checkGrant.Check(value) ? value : null;
+}
+
+function parsed(text: string | null): unknown {
+  try {
+    return text === null ? null : JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,140 @@
+import type { Clock } from '../../gateway/ports.js';
+import { Acknowledgement } from './acknowledgement.js';
+import { freshMilliseconds, Lease } from './lease.js';
+import type { RecordsLink } from './records-link.js';
+import { StoreState } from './store-state.js';
+import type { BelievedState } from './store-state.js';
+
+/** What a gateway's standing depends on. */
+export interface StandingOptions {
+  readonly link: Pick<RecordsLink, 'epoch' | 'hearing' | 'witness'>;
+  readonly clock: Clock;
+  /** How long records are served that can no longer be known to be true. */
+  readonly maxStaleMilliseconds: number;
+  /** Whether any record is held. */
+  readonly holds: () => boolean;
+}
+
+/**
+ * What a gateway may decide at this moment, by what its beats have found out: from memory, or by asking. It holds for the
+ * connections that a beat used, and no others: those that are opened next may lead to another server.
+ */
+export class Standing {
+  readonly state = new StoreState();
+  readonly lease: Lease;
+  readonly acknowledgement: Acknowledgement;
+  /** Whether Redis answered the newest beat. Where it did not, asking would cost a request time and bring nothing. */
+  answers = false;
+  /** Why the newest beat that failed did. */
+  failure: string | null = null;
+  /** When a beat last succeeded, or the first one could have begun. */
+  goodAt = performance.now();
+  readonly #options: StandingOptions;
+  #doubts = 0;
+  /** The epochs of the connections that were judged last, and that were believed. */
+  #judged = NaN;
+  #believed = NaN;
+  /** Whether no other server can take the place of this one, so that it may always be asked. */
+  #isAlone = false;
+  #last: BelievedState | null = null;
+
+  constructor(options: StandingOptions) {
+    this.#options = options;
+    const { clock, maxStaleMilliseconds } = options;
+    this.lease = new Lease(clock, maxStaleMilliseconds);
+    this.acknowledgement = new Acknowledgement(clock, maxStaleMilliseconds + freshMilliseconds);
+  }
+
+  /** Stands for the connections of this moment, and for what was said of the store over them. */
+  get epoch(): number {
+    return this.#options.link.epoch + this.#doubts;
+  }
+
+  /** What was believed last; null before the first. */
+  get last(): BelievedState | null {
+    return this.#last;
+  }
+
+  /** Milliseconds since everything held was known to be true; for ever where nothing may be held. */
+  get sinceKnownTrue(): number {
+    return this.lease.enrolled ? this.lease.sinceSure : Infinity;
+  }
+
+  /** For how long after that it may be served. */
+  get staleMilliseconds(): number {
+    return Math.min(this.#options.maxStaleMilliseconds, this.lease.milliseconds);
+  }
+
+  /** Whether what is held can be believed without asking. */
+  get fresh(): boolean {
+    return (
+      this.#believed === this.epoch &&
+      this.#options.link.hearing &&
+      this.sinceKnownTrue <= Math.min(freshMilliseconds, this.lease.milliseconds)
+    );
+  }
+
+  /** The generation of the records that were believed last. */
+  get generation(): string {
+    return this.state.generation ?? '';
+  }
+
+  /** Stands for the connections of this moment, where what they say can be believed; null where it cannot. */
+  get proof(): number | null {
+    const epoch = this.epoch;
+    return this.#believed === epoch && this.#whyNotAsked() === null ? epoch : null;
+  }
+
+  /** Why nothing can be decided; null while it can, if only from what is held. */
+  get reason(): string | null {
+    if (this.answers && this.#believed === this.epoch)
+      return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
+    const refused = this.answers ? (this.state.reason ?? this.acknowledgement.reason) : null;
+    // The registry's former release does not wait for a gateway that does not believe its store.
+    if (refused !== null && this.#judged === this.epoch && this.state.isFormer) return refused;
+    const mayServe = this.sinceKnownTrue <= this.staleMilliseconds;
+    if (mayServe && (refused === null || this.#options.holds())) return null;
+    if (refused === null && this.#last !== null && this.isRecent) return null;
+    return refused ?? (this.answers && !this.isRecent ? this.failure : null) ?? 'Redis does not answer';
+  }
+
+  /** Whether a beat succeeded a short time ago. */
+  get isRecent(): boolean {
+    return performance.now() - this.goodAt <= freshMilliseconds;
+  }
+
+  /** Whether the connections of this moment were judged, well or not. */
+  get isJudged(): boolean {
+    return this.#judged === this.epoch;
+  }
+
+  /** Whether that is to be expected, where it is not so. */
+  get isJudgedSoon(): boolean {
+    return !this.isJudged && (this.isRecent || this.#options.link.hearing);
+  }
+
+  /** Takes nothing for granted any more until the next beat. */
+  doubt(): void {
+    this.#doubts += 1;
+  }
+
+  judge(epoch: number, isBelieved: boolean): void {
+    this.#judged = epoch;
+    this.#believed = isBelieved ? epoch : NaN;
+  }
+
+  /** Takes on what is believed. */
+  adopt(found: BelievedState): void {
+    this.state.adopt(found);
+    this.#last = found;
+    this.#isAlone = found.replicas === null || this.#options.link.witness(found.replicas) === 'none';
+  }
+
+  /** Why a server that is believed is not asked; null where it is. */
+  #whyNotAsked(): string | null {
+    if (this.acknowledgement.reason !== null) return this.acknowledgement.reason;
+    const { enrolled, milliseconds, sinceSure } = this.lease;
+    if (this.#isAlone || sinceSure <= (enrolled ? milliseconds : freshMilliseconds)) return null;
+    return 'nothing shows that this Redis server is still the master: neither the registry, nor the sentinels or its replicas';
+  }
+}

@@ -1,0 +1,54 @@
+import { Command } from 'commander';
+import { heldBackSchema, restoreSchema } from '../../registry/restores/schema.js';
+import { propagationSchema } from '../../registry/propagation-schema.js';
+import Type from '../../typebox/typebox.js';
+import type { CommandIo } from '../command-io.js';
+import type { Environment } from './access.js';
+import { administer } from './admin-call.js';
+import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from './arguments.js';
+import { tableLines } from './table.js';
+
+const lifted = Type.Object({
+  ...Type.Pick(heldBackSchema, ['id', 'kind', 'merchantId']).properties,
+  propagation: propagationSchema,
+});
+
+/** `restores list`, `held` and `lift`. */
+export function restoresCommand(io: CommandIo, env: Environment = process.env): Command {
+  const restores = new Command('restores').description(
+    'show what a restored database lacks, and lift what is held back for that',
+  );
+  const edge = { io, env };
+
+  const list = restores.command('list').description('list the times for which the database may lack changes');
+  administer(list, edge, async ({ client, show }) => {
+    const { data } = await client.ask({ method: 'GET', path: ['restores'], expects: Type.Array(restoreSchema) });
+    const rows = data.map(({ foundAt, unknownSince, certain }) => [
+      ...[unknownSince ?? 'the beginning', foundAt],
+      certain ? 'somebody knew changes that the database lacks' : 'nobody is left who could know a change',
+    ]);
+    const none = ['The database was never found to lack a change.'];
+    show(data, rows.length === 0 ? none : tableLines(['CHANGES UNKNOWN SINCE', 'UNTIL', 'BECAUSE'], rows));
+  });
+
+  const held = restores.command('held').description('list the keys and merchants that are held back, newest first');
+  pageOptions(held);
+  administer<PageOptions>(held, edge, async ({ client, options, show }) => {
+    const expects = Type.Array(heldBackSchema);
+    const path = ['restores', 'held'];
+    const { data, page } = await client.ask({ method: 'GET', path, query: pageQuery(options), expects });
+    const rows = data.map(({ id, kind, merchantId, source, foundAt }) => [kind, id, merchantId, source, foundAt]);
+    const table = rows.length === 0 ? [] : tableLines(['KIND', 'ID', 'MERCHANT', 'KNOWN BY', 'FOUND'], rows);
+    show(data, [...table, pageLine(data.length, 'record', page)]);
+  });
+
+  const lift = restores
+    .command('lift <id>')
+    .description('give a key or a merchant that is held back what the restored database says of it');
+  administer(lift, edge, async ({ client, args, showChange }) => {
+    const path = ['restores', 'held', idIn(args[0], 'key'), 'lift'];
+    const { data } = await client.ask({ method: 'POST', path, expects: lifted });
+    showChange(data, [`The ${data.kind} ${data.id} is as the restored database says.`]);
+  });
+  return restores;
+}

@@ -1,0 +1,177 @@
+import { ulid } from 'ulid';
+import type { Selectable } from 'kysely';
+import type { Projection } from '../projection/projection.js';
+import { readHistory } from '../projection/history.js';
+import type { History } from '../projection/history.js';
+import type { Clock, GatewayGrant, Logger, RecordsStore, SeenGateway, SeenGateways, Timers } from '../ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+
+type Row = Selectable<RegistryTables['gateways']>;
+
+/** What the roster is kept with. */
+export interface RosterOptions {
+  readonly database: RegistryDatabase;
+  readonly store: Pick<RecordsStore, 'gateways' | 'grant' | 'removeGateways'>;
+  readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  /** What no gateway's lifetime is above, in milliseconds. */
+  readonly longestLifetimeMilliseconds: number;
+  /** Told where there is something to project, or the store is not what it was. */
+  readonly onWork: () => void;
+  readonly logger?: Logger | undefined;
+}
+
+const everyMilliseconds = 250;
+/** More gateways than anybody starts at once: what a look writes is bounded. */
+const mostAtOnce = 100;
+
+/**
+ * Keeps the roster: every gateway that may use what it holds. A gateway gets a row, then the row is published as a change, and only
+ * then it gets a grant; so nothing that Redis loses makes the registry forget a gateway. A row goes when the gateway has
+ * left, or was silent for its whole lifetime, for then it holds nothing. The process that projects does this, and no other.
+ */
+export class Roster {
+  readonly #options: RosterOptions;
+  #running: Promise<void> = Promise.resolve();
+  #isStopped = false;
+  #cancelTimer: () => void = () => undefined;
+  /** The beats that grants name, by gateway, in this epoch of the store. */
+  #granted: { readonly epoch: number; readonly beats: Map<string, number> } = { epoch: -1, beats: new Map() };
+
+  constructor(options: RosterOptions) {
+    this.#options = options;
+  }
+
+  /** Looks every quarter of a second, until `stop()`. */
+  start(): void {
+    if (this.#isStopped) return;
+    this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
+      this.#running = this.look()
+        // The projection meets the same failure, and tells of it.
+        .catch(() => undefined)
+        .finally(() => {
+          this.start();
+        });
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#cancelTimer();
+    await this.#running;
+  }
+
+  /** Enrols gateways that are new, removes those that are over, and echoes the beats of the others. */
+  async look(): Promise<void> {
+    const { database, store, projection, onWork } = this.#options;
+    const epoch = projection.settledIn;
+    if (epoch === null) return;
+    const rows = await database.selectFrom('gateways').selectAll().execute();
+    const seen = await store.gateways(rows.map((row) => row.instance_id));
+    const history = await readHistory(database);
+    if (seen.epoch !== epoch || seen.generation !== history.generation) {
+      onWork();
+      return;
+    }
+    // After what was seen: a process that was paused here can only echo what it had seen before.
+    if (!(await projection.lease.take())) return;
+    const byId = new Map(seen.gateways.map((one) => [one.instanceId, one]));
+    const over = rows.filter((row) => isOver(row, byId.get(row.instance_id), seen)).slice(0, mostAtOnce);
+    const known = new Set(rows.map((row) => row.instance_id));
+    const fresh = seen.gateways
+      .filter((one) => !known.has(one.instanceId) && mayEnrol(one, history))
+      .slice(0, mostAtOnce);
+    if ((over.length > 0 || fresh.length > 0) && !(await this.#write(over, fresh))) return;
+    // One of an earlier release holds records while it is not in the roster: its acknowledgement is all that names it then.
+    const current = over.filter(({ version }) => version !== null);
+    if (current.length > 0) await store.removeGateways(current.map((row) => row.instance_id));
+    if (fresh.length > 0) onWork();
+    await this.#grant(rows, byId, { epoch, history });
+  }
+
+  /** @returns false where the lease was lost */
+  async #write(over: readonly Row[], fresh: readonly SeenGateway[]): Promise<boolean> {
+    const { projection, clock, logger, longestLifetimeMilliseconds } = this.#options;
+    const isKept = await projection.lease.finish({ names: [], revision: 0 }, async (transaction) => {
+      for (const { instance_id } of over) {
+        await transaction.deleteFrom('gateways').where('instance_id', '=', instance_id).execute();
+      }
+      if (fresh.length === 0) return;
+      // A change of its own: a database that was restored without it lacks a change that was published.
+      const { value: revision } = await transaction
+        .updateTable('revision')
+        .set((it) => ({ value: it('value', '+', 1) }))
+        .returning('value')
+        .executeTakeFirstOrThrow();
+      const change = ulid(clock.now());
+      const rows = fresh.map((one) => rowOf(one, { revision, now: clock.now(), longestLifetimeMilliseconds }));
+      await transaction.insertInto('gateways').values(rows).execute();
+      const names = rows.map(({ instance_id }) => ({ revision, change, name: `enrolment:${instance_id}` }));
+      await transaction.insertInto('outbox').values(names).execute();
+    });
+    if (!isKept) return false;
+    for (const { instanceId, acknowledgement } of fresh) {
+      logger?.info({ instanceId, host: acknowledgement?.host }, 'a gateway is in the roster');
+    }
+    for (const { instance_id, host } of over) logger?.info({ instanceId: instance_id, host }, 'a gateway has ended');
+    return true;
+  }
+
+  async #grant(
+    rows: readonly Row[],
+    byId: ReadonlyMap<string, SeenGateway>,
+    { epoch, history }: { readonly epoch: number; readonly history: History },
+  ): Promise<void> {
+    if (this.#granted.epoch !== epoch) this.#granted = { epoch, beats: new Map() };
+    const { beats } = this.#granted;
+    const { generation, published } = history;
+    const grants = rows.flatMap((row): GatewayGrant[] => {
+      const instanceId = row.instance_id;
+      const acknowledgement = byId.get(instanceId)?.acknowledgement ?? null;
+      const { beat } = acknowledgement ?? {};
+      if (beat === undefined || acknowledgement?.generation !== generation || acknowledgement.leaving === true)
+        return [];
+      if (published === null || published.revision < row.revision || beats.get(instanceId) === beat) return [];
+      return [{ instanceId, generation, beat, lifetimeMilliseconds: row.lifetime_milliseconds }];
+    });
+    if (grants.length === 0) return;
+    await this.#options.store.grant(grants);
+    for (const { instanceId, beat } of grants) beats.set(instanceId, beat);
+    for (const id of beats.keys()) if (!byId.has(id)) beats.delete(id);
+  }
+}
+
+/** Whether a gateway can hold nothing any more. */
+function isOver(row: Row, seen: SeenGateway | undefined, { isHearing }: SeenGateways): boolean {
+  if (seen === undefined) return false;
+  if (seen.acknowledgement?.leaving === true) return true;
+  return isHearing && seen.silentMilliseconds >= row.lifetime_milliseconds;
+}
+
+/** A gateway of an earlier release names no generation. It uses what it holds without a grant, so it is counted all the same. */
+function mayEnrol({ acknowledgement }: SeenGateway, { generation }: History): boolean {
+  if (acknowledgement === null || acknowledgement.leaving === true) return false;
+  return acknowledgement.generation === undefined || acknowledgement.generation === generation;
+}
+
+function rowOf(
+  { instanceId, acknowledgement }: SeenGateway,
+  {
+    revision,
+    now,
+    longestLifetimeMilliseconds,
+  }: { revision: number; now: number; longestLifetimeMilliseconds: number },
+) {
+  const lifetime = acknowledgement?.lifetimeMilliseconds ?? longestLifetimeMilliseconds;
+  return {
+    instance_id: instanceId,
+    host: acknowledgement?.host ?? '',
+    environment: acknowledgement?.environment ?? ('live' as const),
+    version: acknowledgement?.version ?? null,
+    first_seen: now,
+    lifetime_milliseconds: Math.min(lifetime, longestLifetimeMilliseconds),
+    revision,
+  };
+}

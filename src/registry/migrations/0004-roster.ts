@@ -1,0 +1,48 @@
+import { sql, type Kysely, type Migration } from 'kysely';
+import { addSequence } from '../../database/add-sequence.js';
+
+/**
+ * The roster of gateways, what this database knows of the store that it was last compared with, and what was found out after it
+ * had been restored from a backup.
+ */
+export const roster: Migration = {
+  async up(database: Kysely<unknown>): Promise<void> {
+    const { schema } = database;
+    await addSequence(database, schema.createTable('restores'), 'seq')
+      .addColumn('found_at', 'bigint', (column) => column.notNull())
+      .addColumn('newest_at', 'bigint')
+      .addColumn('is_certain', 'integer', (column) => column.notNull())
+      .execute();
+    await schema
+      .createTable('held_back')
+      .addColumn('id', 'text', (column) => column.primaryKey())
+      .addColumn('kind', 'text', (column) => column.notNull().check(sql`kind in ('key', 'merchant')`))
+      .addColumn('merchant_id', 'text', (column) => column.notNull())
+      .addColumn('source', 'text', (column) => column.notNull())
+      .addColumn('was', 'text', (column) => column.notNull())
+      .addColumn('found_at', 'bigint', (column) => column.notNull())
+      .execute();
+    await schema
+      .createTable('gateways')
+      .addColumn('instance_id', 'text', (column) => column.primaryKey())
+      .addColumn('host', 'text', (column) => column.notNull())
+      .addColumn('environment', 'text', (column) => column.notNull().check(sql`environment in ('live', 'test')`))
+      .addColumn('version', 'text')
+      .addColumn('first_seen', 'bigint', (column) => column.notNull())
+      .addColumn('lifetime_milliseconds', 'bigint', (column) => column.notNull())
+      .addColumn('revision', 'bigint', (column) => column.notNull())
+      .execute();
+    // One column at a time: SQLite adds no more.
+    const change = (table: string) => schema.alterTable(table);
+    await change('outbox').addColumn('change', 'text').execute();
+    await change('revision').addColumn('servers', 'text').execute();
+    await change('revision')
+      .addColumn('is_open', 'integer', (column) => column.notNull().defaultTo(0))
+      .execute();
+    await change('revision').addColumn('opens_at', 'bigint').execute();
+    await change('revision')
+      .addColumn('published_revision', 'bigint', (column) => column.notNull().defaultTo(0))
+      .execute();
+    await change('revision').addColumn('published_change', 'text').execute();
+  },
+};

@@ -1,0 +1,131 @@
+import { ulid } from 'ulid';
+import type { MetaRecord } from '../../gateway/records.js';
+import type { Clock, Logger, Position, RecordsStore, StoredMeta, StoreLook } from '../ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { holdBackFromStore, noteRestore } from '../restores/restores.js';
+import type { Loss } from './continuity.js';
+import { beginGeneration, databaseName, readHistory } from './history.js';
+import type { History } from './history.js';
+import type { Lease } from './lease.js';
+import { oldestChanges } from './outbox.js';
+import { storedPages, strangeNames } from './pages.js';
+import type { RecordsWriter } from './records-writer.js';
+
+/** What a rebuild works with. */
+export interface RebuildOptions {
+  readonly database: RegistryDatabase;
+  readonly store: RecordsStore;
+  readonly clock: Clock;
+  readonly lease: Pick<Lease, 'finish'>;
+  readonly writer: RecordsWriter;
+  /** A name for a new generation. */
+  readonly newGeneration: () => string;
+  /** Asked between two batches. */
+  readonly mayGoOn: () => Promise<boolean>;
+  /** Told of the new generation, before anything is written. */
+  readonly onBegun: (generation: string, loss: Loss) => void;
+  readonly logger?: Logger | undefined;
+}
+
+/** A store that holds everything. */
+export interface Rebuilt {
+  readonly generation: string;
+  /** The newest change that it holds. */
+  readonly written: Position;
+}
+
+/**
+ * Begins a new generation, writes every record, then removes what the database does not know, then says that the store is
+ * complete. Nothing that is valid is missing meanwhile. Changes are written between two pages; they are published at the end,
+ * for a gateway that knows the number of a change relies on every record up to it.
+ */
+export class Rebuild {
+  readonly #options: RebuildOptions;
+
+  constructor(options: RebuildOptions) {
+    this.#options = options;
+  }
+
+  /** @returns null where this process projects no more */
+  async run(
+    look: StoreLook,
+    { before, loss }: { readonly before: History; readonly loss: Loss },
+  ): Promise<Rebuilt | null> {
+    const { database, store, clock, writer, newGeneration, onBegun, logger } = this.#options;
+    const generation = newGeneration();
+    const { meta, servers } = look;
+    const details = {
+      ...{ generation, before: before.generation, inStore: meta?.generation ?? null, servers },
+      ...{ revision: before.revision, revisionInStore: look.revision, waitMilliseconds: loss.waitMilliseconds },
+    };
+    if (store.endsWithProcess || before.published === null)
+      logger?.info(details, 'every record is written to the store');
+    else {
+      const why = 'the store is not what the database says that it was left as';
+      logger?.warn(details, `${why}: everything is written anew, in a new generation`);
+    }
+    const begun = { generation, revision: loss.known };
+    if (!(await this.#finish([], 0, (transaction) => beginGeneration(transaction, begun)))) return null;
+    onBegun(generation, loss);
+    if (loss.isDoubtful) await noteRestore(this.#options, loss.isBehind);
+    // Before anything is written: the store is the one that knows.
+    if (loss.isBehind && !(await this.#holdBack())) return null;
+
+    const { revision } = await readHistory(database);
+    const progress = { written: { revision, change: ulid(clock.now()) } };
+    for await (const entries of storedPages(database)) {
+      await writer.rewrite(entries, revision);
+      const names = entries.map(({ name }) => name);
+      if (!(await this.#goOn(names, revision, progress))) return null;
+    }
+    for await (const { unknown: names } of strangeNames(database, store)) {
+      const gone = names.map((name) => ({ name, value: null }));
+      if (gone.length > 0) await writer.rewrite(gone, revision);
+      if (!(await this.#goOn(names, revision, progress))) return null;
+    }
+    const { written } = progress;
+    const complete = {
+      ...{ version: 1 as const, generation, projectedAt: new Date(clock.now()).toISOString() },
+      ...{ database: await databaseName(database), servers: [...servers] },
+      replicas: Math.max(look.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
+    };
+    await store.complete(complete, written);
+    return { generation, written };
+  }
+
+  /** Makes sure that a page was written by the process that projects, and writes what was changed meanwhile. */
+  async #goOn(names: readonly string[], revision: number, progress: { written: Position }): Promise<boolean> {
+    const { database, writer, mayGoOn } = this.#options;
+    if (!(await this.#finish(names, revision, () => Promise.resolve()))) return false;
+    for (;;) {
+      if (!(await mayGoOn())) return false;
+      const batch = await oldestChanges(database, progress.written.revision);
+      if (batch === null) return true;
+      await writer.write(batch);
+      progress.written = { revision: batch.revision, change: batch.change };
+    }
+  }
+
+  #finish(
+    names: readonly string[],
+    revision: number,
+    act: (transaction: RegistryDatabase) => Promise<void>,
+  ): Promise<boolean> {
+    return this.#options.lease.finish({ names, revision }, act);
+  }
+
+  async #holdBack(): Promise<boolean> {
+    const { mayGoOn, logger } = this.#options;
+    const count = await holdBackFromStore(this.#options, mayGoOn);
+    logger?.warn(
+      { heldBack: count },
+      'the database lacks changes that the store knows: was it restored from a backup? See "restores list"',
+    );
+    return count !== null;
+  }
+}
+
+/** Whether it is a meta record that can be used. */
+export function isMeta(meta: StoredMeta | null): meta is MetaRecord {
+  return meta !== null && meta.generation !== null;
+}

@@ -1,0 +1,71 @@
+import type { Selectable } from 'kysely';
+import { MalformedRecord, parseKeyRecord, parseMerchantRecord } from '../../gateway/records.js';
+import type { KeyRecord, MerchantRecord } from '../../gateway/records.js';
+import type { StoredKey } from '../keys/repository.js';
+import type { StoreEntry } from '../ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+
+/** A key whose record is of a later change than the database knows, and says less. */
+export interface LaterKey {
+  readonly row: StoredKey;
+  readonly record: KeyRecord;
+}
+
+/** The same of a merchant. */
+export interface LaterMerchant {
+  readonly row: Selectable<RegistryTables['merchants']>;
+  readonly record: MerchantRecord;
+}
+
+/** Of some records, those that are inactive, or end earlier, by a later change than this database knows. */
+export async function laterRecords(
+  database: RegistryDatabase,
+  entries: readonly StoreEntry[],
+): Promise<{ keys: LaterKey[]; merchants: LaterMerchant[] }> {
+  const keyRecords = read(entries, 'key:', parseKeyRecord);
+  const merchantRecords = read(entries, 'merchant:', parseMerchantRecord);
+  const [lookupIds, ids] = [[...keyRecords.keys()], [...merchantRecords.keys()]];
+  const keyRows =
+    lookupIds.length === 0
+      ? []
+      : await database.selectFrom('api_keys').selectAll().where('lookup_id', 'in', lookupIds).execute();
+  const merchantRows =
+    ids.length === 0 ? [] : await database.selectFrom('merchants').selectAll().where('id', 'in', ids).execute();
+  return {
+    keys: keyRows.flatMap((row) => {
+      const record = keyRecords.get(row.lookup_id);
+      return record !== undefined && record.revision > row.revision && saysLess(record, row) ? [{ row, record }] : [];
+    }),
+    merchants: merchantRows.flatMap((row) => {
+      const record = merchantRecords.get(row.id);
+      if (record === undefined || record.revision <= row.revision) return [];
+      const isLess = (record.status !== 'ACTIVE' && row.status === 'ACTIVE') || (!record.goLive && row.go_live === 1);
+      return isLess ? [{ row, record }] : [];
+    }),
+  };
+}
+
+function saysLess({ status, expiresAt }: KeyRecord, row: StoredKey): boolean {
+  if (row.status !== 'ACTIVE') return false;
+  const ends = expiresAt === null ? Infinity : Date.parse(expiresAt);
+  return status !== 'ACTIVE' || ends < (row.expires_at ?? Infinity);
+}
+
+/** The records of one kind, by what is behind the prefix of their names; one that cannot be used is left out. */
+function read<Kept>(
+  entries: readonly StoreEntry[],
+  prefix: string,
+  parse: (value: unknown) => Kept,
+): ReadonlyMap<string, Kept> {
+  const found = new Map<string, Kept>();
+  for (const { name, value } of entries) {
+    if (!name.startsWith(prefix) || value === null) continue;
+    try {
+      found.set(name.slice(prefix.length), parse(value));
+    } catch (error) {
+      if (!(error instanceof MalformedRecord)) throw error;
+    }
+  }
+  return found;
+}

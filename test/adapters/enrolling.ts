@@ -1,0 +1,51 @@
+import { readAcknowledgement } from '../../src/adapters/redis/gateway-records.js';
+import type { Acknowledgement } from '../../src/adapters/redis/gateway-records.js';
+import { seededRecords } from './key-store-contract.js';
+import { runIdOf } from './redis-server.js';
+import type { RedisServer, Teardown } from './redis-server.js';
+
+const metaName = 'mg:meta';
+
+/** What a registry does for a gateway, in a test that has none: it names servers, and grants what it has seen of beats. */
+export interface EnrollingRegistry {
+  /** Writes the meta record, in which this server is named, or whichever is given. */
+  name(part?: { servers?: string[]; replicas?: number; generation?: string }): Promise<void>;
+  /** Sees no more beats, as a registry that is away. */
+  stop(): void;
+  resume(): void;
+}
+
+/** The newest acknowledgement of a gateway; null where there is none. */
+export async function acknowledgementOf(server: RedisServer, instanceId: string): Promise<Acknowledgement | null> {
+  return readAcknowledgement(await server.client.get(`mg:gateway:${instanceId}`));
+}
+
+/** Stands in for a registry on this server, for one gateway. */
+export function startEnrolling(t: Teardown, server: RedisServer, instanceId: string): EnrollingRegistry {
+  let isRunning = true;
+  const timer = setInterval(() => {
+    if (isRunning) void grant(server, instanceId).catch(() => undefined);
+  }, 50);
+  t.teardown(() => {
+    clearInterval(timer);
+  });
+  return {
+    name: async ({ servers, ...part } = {}) => {
+      const named = { servers: servers ?? [await runIdOf(server)], replicas: 0, ...part };
+      await server.client.set(metaName, JSON.stringify({ ...(seededRecords[metaName] as object), ...named }));
+    },
+    stop: () => {
+      isRunning = false;
+    },
+    resume: () => {
+      isRunning = true;
+    },
+  };
+}
+
+async function grant(server: RedisServer, instanceId: string): Promise<void> {
+  const seen = await acknowledgementOf(server, instanceId);
+  if (seen === null) return;
+  const { generation, beat, lifetimeMilliseconds } = seen;
+  await server.client.set(`mg:grant:${instanceId}`, JSON.stringify({ generation, beat, lifetimeMilliseconds }));
+}

@@ -1,0 +1,247 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { acknowledgementOf, startEnrolling } from './enrolling.js';
+import { keyStatus } from './key-status.js';
+import { seededKey, seededRecords } from './key-store-contract.js';
+import { freePort, startRedis, withoutRedis } from './redis-server.js';
+import type { RedisServer, Teardown } from './redis-server.js';
+
+const lookupId = lookupIdOf(seededKey, null);
+const keyName = `mg:key:${lookupId}`;
+const nowhere = { sentinels: null, masterName: 'mymaster', cluster: null, username: null, password: null, ca: null };
+
+/** A gateway's records, and what is said of a key by them. */
+function open(t: Teardown, url: string, { maxStaleMilliseconds = 3_000, ...address } = {}) {
+  const told: string[] = [];
+  const records = new RedisRecords({
+    address: { ...nowhere, url, commandTimeoutMilliseconds: 200, ...address },
+    prefix: 'mg:',
+    cache: {
+      ...{ maxEntries: 10, maxAgeMilliseconds: 60_000, unknownMaxEntries: 10, unknownMaxAgeMilliseconds: 5_000 },
+      maxStaleMilliseconds,
+    },
+    identity: {
+      instanceId: 'g',
+      environment: 'live',
+      host: 'test',
+      startedAt: '2026-01-01T00:00:00.000Z',
+      version: '1',
+    },
+    clock: { now: () => Date.now() },
+    onMalformed: () => undefined,
+    onLost: ({ message }) => told.push(message),
+    onFound: () => undefined,
+    onNotice: (notice) => told.push(notice),
+  });
+  t.teardown(() => records.close());
+  return { records, told, status: () => keyStatus(records, lookupId) };
+}
+
+async function startSeeded(t: Teardown, settings: readonly string[] = []): Promise<RedisServer> {
+  const server = await startRedis(t, settings);
+  for (const [name, value] of Object.entries(seededRecords)) await server.client.set(name, JSON.stringify(value));
+  await server.client.set('mg:revision', '7');
+  return server;
+}
+
+async function until(holds: () => Promise<boolean> | boolean, what: string): Promise<void> {
+  for (const end = Date.now() + 15_000; !(await holds());) {
+    if (Date.now() > end) throw new Error(`never: ${what}`);
+    await wait(10);
+  }
+}
+
+t.test('a gateway holds nothing before the registry has enrolled it', { skip: withoutRedis }, async (t) => {
+  const server = await startSeeded(t);
+  const registry = startEnrolling(t, server, 'g');
+  registry.stop();
+  await registry.name();
+  const { records, told, status } = open(t, server.url);
+  await until(async () => (await status()) === 'ACTIVE (store)', 'answered');
+  t.match(records.startingReason(), 'waiting for the registry to enrol', 'no traffic should come yet');
+  t.equal(records.unavailableReason(), null);
+  for (let count = 0; count < 5; count += 1) t.equal(await status(), 'ACTIVE (store)');
+  await until(() => records.startingReason() === null, 'ready without a grant');
+  await until(() => told.length > 0, 'told');
+  t.match(told, ['the registry has not enrolled this gateway']);
+  registry.resume();
+  await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
+  t.match(await acknowledgementOf(server, 'g'), {
+    ...{ revision: 7, generation: '01CONTRACT', lifetimeMilliseconds: 4_000, version: '1', leaving: undefined },
+  });
+  t.ok((await server.client.pttl('mg:gateway:g')) > 8_000, 'the registry sees it until it has removed the gateway');
+  registry.stop();
+  await server.client.del('mg:grant:g');
+  await until(async () => (await status()) === 'ACTIVE (store)', 'removed, and asking as before');
+  await records.close();
+  t.match(await acknowledgementOf(server, 'g'), { leaving: true, revision: 7 });
+  t.ok((await server.client.pttl('mg:gateway:g')) <= 4_000);
+  t.equal(await status(), 'KeyStoreUnavailable', 'after which nothing is decided');
+});
+
+t.test('while the registry is away nothing changes on one server', { skip: withoutRedis }, async (t) => {
+  const server = await startSeeded(t);
+  const registry = startEnrolling(t, server, 'g');
+  await registry.name();
+  const { status } = open(t, server.url, { maxStaleMilliseconds: 1_000 });
+  await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
+  registry.stop();
+  for (const end = Date.now() + 4_000; Date.now() < end;) {
+    await wait(50);
+    t.match(await status(), 'ACTIVE');
+  }
+  t.equal(await status(), 'ACTIVE (cache)');
+});
+
+t.test(
+  'a server that was restarted is believed by whoever remembers that it lacks nothing',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startSeeded(t, ['appendonly yes', 'appendfsync always']);
+    const registry = startEnrolling(t, server, 'g');
+    await registry.name();
+    const { told, status } = open(t, server.url);
+    await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
+    await server.kill();
+    await server.restart();
+    registry.stop();
+    await until(async () => (await status()) === 'ACTIVE (cache)', 'held again');
+    t.match(told.at(-1), 'the registry has not compared this Redis server');
+  },
+);
+
+t.test(
+  'while the store is emptied what is held is served for as long as is allowed',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startSeeded(t);
+    const registry = startEnrolling(t, server, 'g');
+    await registry.name();
+    const { records, status } = open(t, server.url);
+    await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
+    await server.kill();
+    await server.restart();
+    await until(async () => (await status()) === 'ACTIVE (stale)', 'served');
+    const asked = Date.now();
+    await until(async () => (await status()) === 'KeyStoreUnavailable', 'no longer');
+    t.ok(Date.now() - asked < 3_500);
+    t.match(records.unavailableReason(), 'not seeded');
+  },
+);
+
+t.test('a Redis that does not say which server it is is not believed', { skip: withoutRedis }, async (t) => {
+  const server = await startSeeded(t);
+  await startEnrolling(t, server, 'g').name();
+  await server.client.call('ACL', 'SETUSER', 'mute', 'on', 'nopass', '~*', '&*', '+@all', '-info');
+  const { records, status } = open(t, server.url, { username: 'mute', password: 'x' } as object);
+  await until(() => (records.unavailableReason() ?? '').includes('lacks the right +info'), 'it says why');
+  t.equal(await status(), 'KeyStoreUnavailable');
+});
+
+t.test(
+  'without the registry and Sentinel, all replicas show that the server is the master',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startSeeded(t);
+    const replica = await startRedis(t, [`replicaof 127.0.0.1 ${server.port}`]);
+    await until(async () => (await replica.client.get('mg:revision')) === '7', 'replicated');
+    const registry = startEnrolling(t, server, 'g');
+    await registry.name({ replicas: 1 });
+    const { records, status } = open(t, server.url);
+    await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
+    registry.stop();
+    await wait(4_000);
+    t.equal(await status(), 'ACTIVE (cache)', 'a replica follows');
+    await replica.client.replicaof('127.0.0.1', String(await freePort()));
+    await until(async () => (await status()) === 'KeyStoreUnavailable', 'the replica may be the master by now');
+    t.match(records.unavailableReason(), 'nothing shows that this Redis server is still the master');
+    const lower = open(t, server.url, { replicas: 0 } as object);
+    await until(async () => (await lower.status()).startsWith('ACTIVE'), 'but where the operator leaves it out');
+    registry.resume();
+    await until(async () => (await status()) === 'ACTIVE (cache)', 'the registry is back');
+  },
+);
+
+t.test('replicas that Redis does not show count where the operator names them', { skip: withoutRedis }, async (t) => {
+  const server = await startSeeded(t);
+  const registry = startEnrolling(t, server, 'g');
+  await registry.name({ replicas: 0 });
+  const { records, status } = open(t, server.url, { replicas: 1 } as object);
+  await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
+  registry.stop();
+  await until(async () => (await status()) === 'KeyStoreUnavailable', 'a hidden replica may be the master by now');
+  t.match(records.unavailableReason(), 'nothing shows that this Redis server is still the master');
+
+  const address = { ...nowhere, url: server.url, commandTimeoutMilliseconds: 2_000, replicas: 1 };
+  const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
+  t.teardown(() => store.close());
+  let replicas = NaN;
+  const looked = async (): Promise<boolean> => {
+    replicas = (await store.look().catch(() => null))?.replicas ?? NaN;
+    return !Number.isNaN(replicas);
+  };
+  await until(looked, 'connected');
+  t.equal(replicas, 1, 'the registry tells it to all gateways');
+  t.equal(store.canFailOver, true);
+});
+
+t.test(
+  'a registry that looks before the sentinels can be asked connects all the same',
+  { skip: withoutRedis },
+  async (t) => {
+    const server = await startRedis(t);
+    const sentinel = await startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${server.port} 1`], ['--sentinel']);
+    const sentinels = [{ host: '127.0.0.1', port: sentinel.port }];
+    const address = { ...nowhere, url: 'redis://ignored:1', sentinels, commandTimeoutMilliseconds: 2_000 };
+    const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
+    t.teardown(() => store.close());
+    await t.rejects(store.look());
+    const looked = async (): Promise<boolean> => (await store.look().catch(() => null)) !== null;
+    await until(looked, 'connected');
+  },
+);
+
+t.test('where most sentinels name another server, a gateway goes there', { skip: withoutRedis }, async (t) => {
+  const [before, after] = [await startSeeded(t), await startSeeded(t)];
+  await after.client.set(keyName, JSON.stringify({ ...(seededRecords[keyName] as object), status: 'REVOKED' }));
+  const sentinel = await startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${before.port} 1`], ['--sentinel']);
+  for (const server of [before, after]) await startEnrolling(t, server, 'none').name();
+  const sentinels = [{ host: '127.0.0.1', port: sentinel.port }];
+  const { told, status } = open(t, 'redis://ignored:1', { sentinels } as object);
+  await until(async () => (await status()) === 'ACTIVE (store)', 'asked');
+  await sentinel.client.call('SENTINEL', 'REMOVE', 'mymaster');
+  await until(async () => (await status()) === 'KeyStoreUnavailable', 'nobody names it');
+  await sentinel.client.call('SENTINEL', 'MONITOR', 'mymaster', '127.0.0.1', String(after.port), '1');
+  await until(async () => (await status()) === 'REVOKED (store)', 'gone there');
+  t.match(told.join(), 'most sentinels name another server');
+});
+
+t.test('sentinels that hang are not waited for while most of them answer', { skip: withoutRedis }, async (t) => {
+  const server = await startSeeded(t);
+  const sentinels = await Promise.all(
+    [1, 2, 3].map(() => startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${server.port} 2`], ['--sentinel'])),
+  );
+  const registry = startEnrolling(t, server, 'g');
+  await registry.name();
+  sentinels[0]?.signal('SIGSTOP');
+  const places = sentinels.map(({ port }) => ({ host: '127.0.0.1', port }));
+  const { records, status } = open(t, 'redis://ignored:1', { sentinels: places } as object);
+  await until(async () => (await status()) === 'ACTIVE (cache)', 'the first one hangs as the gateway starts');
+  registry.stop();
+  sentinels[0]?.signal('SIGCONT');
+  sentinels[2]?.signal('SIGSTOP');
+  const seen = new Set<string>();
+  for (const end = Date.now() + 6_000; Date.now() < end;) {
+    await wait(20);
+    seen.add(await status());
+  }
+  t.same([...seen], ['ACTIVE (cache)'], 'two of three name the server, without the registry');
+  sentinels[1]?.signal('SIGSTOP');
+  await until(async () => (await status()) === 'KeyStoreUnavailable', 'one of three is not enough');
+  t.match(records.unavailableReason(), 'nothing shows that this Redis server is still the master');
+  for (const sentinel of sentinels) sentinel.signal('SIGCONT');
+  await until(async () => (await status()) === 'ACTIVE (store)', 'they name it again');
+});

@@ -1,0 +1,94 @@
+import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import type { TestKey } from '../truth/keys.js';
+import { lastAccepted, Scene, statusesOf } from '../truth/scene.js';
+import { restartWith, takeSnapshot, type DataServer } from '../truth/stores.js';
+
+/** What happens to a master of the Cluster, of which there is an old snapshot; resolves when the cause of it is gone. */
+type Fault = (master: DataServer, scene: Scene, copy: string) => Promise<unknown>;
+
+/** The master that has the record of a key. */
+const ownerOf = async ({ key }: TestKey, { deployment }: Scene): Promise<DataServer> => {
+  const masters = await deployment.store.masters();
+  const name = `mg:key:${lookupIdOf(key, null)}`;
+  const found = await Promise.all(masters.map(({ client }) => client.exists(name).catch(() => 0)));
+  const owner = masters[found.indexOf(1)];
+  if (owner === undefined) throw new Error('no master has the key');
+  return owner;
+};
+
+const replicaOf = async ({ client }: DataServer, { deployment }: Scene): Promise<DataServer> => {
+  const [, , replicas] = (await client.role()) as [string, number, [string, string, string][]];
+  const port = Number(replicas[0]?.[1]);
+  const replica = deployment.store.data.find((server) => server.port === port);
+  if (replica === undefined) throw new Error('the master has no replica');
+  return replica;
+};
+
+/** In the order in which they are done; each begins where all is well. */
+const faults: Readonly<Record<string, Fault>> = {
+  'a master is emptied': ({ client }) => client.flushall(),
+  'a master is restarted with an old snapshot': (master, _scene, copy) => restartWith(master, copy),
+  'a master hands over to its replica': async (master, scene) => {
+    const replica = await replicaOf(master, scene);
+    await replica.client.call('CLUSTER', 'FAILOVER');
+    await scene.until(async () => (await replica.client.role())[0] === 'master', 'the replica has taken over');
+  },
+  'a master crashes, and its replica takes over': async (master, scene) => {
+    const replica = await replicaOf(master, scene);
+    await master.kill();
+    await scene.until(async () => (await replica.client.role())[0] === 'master', 'the replica has taken over');
+    await master.restart();
+  },
+};
+
+t.test('registry and gateways heal a Cluster by themselves', { skip: withoutRedis }, async (t) => {
+  const scene = await Scene.start(t, {
+    ...{ topology: 'cluster', gateways: 2, registries: 1, maxStaleSeconds: 3, dist: path.resolve('dist') },
+  });
+  const { store, gateways } = scene.deployment;
+  await scene.enrolled();
+  for (const [what, fault] of Object.entries(faults)) {
+    await t.test(what, async (t) => {
+      await store.settled();
+      const [ended, revoked] = [await scene.createKey(), await scene.createKey()];
+      const master = await ownerOf(ended, scene);
+      let canary = await scene.createKey();
+      while ((await ownerOf(canary, scene)).port !== master.port) canary = await scene.createKey();
+      const copy = await takeSnapshot(master);
+      const { answered: endedAt } = await scene.revokeInForce(ended);
+      const good = gateways.map((gateway) => scene.watch(gateway, canary));
+      const bad = gateways.flatMap((gateway) => [scene.watch(gateway, revoked), scene.watch(gateway, ended)]);
+      await fault(master, scene, copy);
+      const gone = performance.now();
+      for (const gateway of gateways) {
+        await scene.until(async () => {
+          const asked = await scene.ask(gateway, canary);
+          return asked.sent > gone && asked.status === 200;
+        }, `${gateway.name} decides`);
+      }
+      const decided = performance.now();
+      const { answered: inForce } = await scene.revokeInForce(revoked);
+      t.comment(`all decide after ${Math.round(decided - gone)} ms, in force after ${Math.round(inForce - gone)} ms`);
+      await wait(1_000);
+      await Promise.all([...good, ...bad].map((watch) => watch.stop()));
+      for (const [index, watch] of bad.entries()) {
+        const from = index % 2 === 0 ? inForce : endedAt;
+        t.ok((lastAccepted(watch) ?? -Infinity) < from, `${watch.seen.length} requests`);
+        t.equal(watch.seen.at(-1)?.status, 401);
+      }
+      for (const watch of good) {
+        t.same(
+          statusesOf(watch).filter((status) => status !== 200 && status !== 503),
+          [],
+          'a good key is not called bad',
+        );
+        const refused = watch.seen.filter(({ status }) => status !== 200);
+        t.comment(`${refused.length} of ${watch.seen.length} requests with a good key were refused`);
+      }
+    });
+  }
+});

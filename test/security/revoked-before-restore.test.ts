@@ -1,0 +1,109 @@
+import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
+import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
+import { lift, listHeldBack } from '../../src/registry/restores/held-back.js';
+import { onEachDatabase } from '../database/each-database.js';
+import { projectionFixture } from '../registry/projection-fixture.js';
+import { differences } from '../registry/stored-state.js';
+
+const paging = { page: 1, perPage: 100 };
+
+onEachDatabase(
+  'what was revoked after a backup stays inactive when it is restored, until it is lifted',
+  async (t, url) => {
+    const { context, database, projection, store, time } = await projectionFixture(t, url);
+    const one = projection('one');
+    await one.run();
+    const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+    const suspended = await createMerchant(context, 'test', { name: 'y' });
+    const live = { environment: 'live' } as const;
+    const [good, revoked, reset] = [
+      await createKey(context, 'test', id, live),
+      await createKey(context, 'test', id, live),
+      await createKey(context, 'test', id, live),
+    ];
+    await one.run();
+    const tables = ['merchants', 'api_keys', 'events', 'outbox', 'revision', 'former_generations', 'gateways'] as const;
+    const backup = await Promise.all(tables.map((table) => database.selectFrom(table).selectAll().execute()));
+
+    await revokeKey(context, 'test', revoked.keyId);
+    await resetKey(context, 'test', reset.keyId, { graceSeconds: 3600 });
+    await changeMerchant(context, 'test', suspended.id, { status: 'SUSPENDED' });
+    await changeMerchant(context, 'test', id, { goLive: false, name: 'another name' });
+    await one.run();
+    await one.end();
+
+    for (const table of tables.toReversed()) await database.deleteFrom(table).execute();
+    for (const [index, table] of tables.entries()) {
+      // An identity column gives no number that is given to it.
+      const rows = (backup[index] ?? []).map((row) => ('seq' in row ? { ...row, seq: undefined } : row));
+      if (rows.length > 0) await database.insertInto(table).values(rows).execute();
+    }
+    time.advance(60_000);
+    const next = projection('next');
+    await next.run();
+    const status = async (keyId: string) =>
+      (await database.selectFrom('api_keys').selectAll().where('key_id', '=', keyId).executeTakeFirstOrThrow()).status;
+    t.equal(await status(revoked.keyId), 'REVOKED', 'what Redis knows as revoked stays so');
+    t.equal(await status(good.keyId), 'ACTIVE');
+    const ended = await database
+      .selectFrom('api_keys')
+      .selectAll()
+      .where('key_id', '=', reset.keyId)
+      .executeTakeFirstOrThrow();
+    t.equal(ended.expires_at, time.now() - 60_000 + 3_600_000, 'a key that was to end ends');
+    t.match(await database.selectFrom('merchants').selectAll().where('id', '=', suspended.id).execute(), [
+      { status: 'SUSPENDED' },
+    ]);
+    t.match(await database.selectFrom('merchants').selectAll().where('id', '=', id).execute(), [
+      { go_live: 0, name: 'x' },
+    ]);
+    t.same(await differences(database, store), [], 'and so do the records');
+
+    const held = await listHeldBack(database, paging);
+    t.equal(held.totalRecords, 4);
+    t.same(held.items.map((item) => item.id).toSorted(), [revoked.keyId, reset.keyId, suspended.id, id].toSorted());
+    t.match(held.items[0], { source: 'store', foundAt: new Date(time.now()).toISOString() });
+    t.match(await database.selectFrom('restores').selectAll().execute(), [
+      { found_at: time.now(), newest_at: time.now() - 60_000, is_certain: 1 },
+    ]);
+
+    await lift(context, 'ada', revoked.keyId);
+    await lift(context, 'ada', id);
+    await lift(context, 'ada', reset.keyId);
+    t.equal(await status(revoked.keyId), 'ACTIVE');
+    t.match(await database.selectFrom('merchants').selectAll().where('id', '=', id).execute(), [{ go_live: 1 }]);
+    t.equal((await listHeldBack(database, paging)).totalRecords, 1);
+    await t.rejects(lift(context, 'ada', revoked.keyId), { message: /not found/i });
+    await next.run();
+    t.same(await differences(database, store), []);
+    const actions = (await database.selectFrom('events').select(['action', 'actor']).orderBy('seq').execute()).slice(
+      -7,
+    );
+    t.same(
+      actions.map(({ action, actor }) => `${action} by ${actor}`),
+      [
+        ...['merchant.held-back by registry', 'merchant.held-back by registry'],
+        ...['key.held-back by registry', 'key.held-back by registry'],
+        ...['key.lifted by ada', 'merchant.lifted by ada', 'key.lifted by ada'],
+      ],
+    );
+  },
+);
+
+onEachDatabase('where nobody is left who knows, it is said since when changes are unknown', async (t, url) => {
+  const { context, database, projection, store, time } = await projectionFixture(t, url);
+  const one = projection('one');
+  await one.run();
+  await createMerchant(context, 'test', { name: 'x' });
+  await one.run();
+  t.same(await database.selectFrom('restores').selectAll().execute(), []);
+  const newest = time.now();
+  await one.end();
+  time.advance(60_000);
+  [store.meta, store.revision, store.change] = [null, 0, null];
+  store.records.clear();
+  await projection('next').run();
+  t.match(await database.selectFrom('restores').selectAll().execute(), [
+    { found_at: time.now(), newest_at: newest, is_certain: 0 },
+  ]);
+});
