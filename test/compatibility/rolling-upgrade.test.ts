@@ -1,0 +1,199 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
+import { buildFormerRelease, withoutFormerRelease } from './former-release.js';
+import {
+  startMixedDeployment,
+  type CreatedKey,
+  type MixedDeployment,
+  type RunningGateway,
+  type RunningRegistry,
+} from './mixed-deployment.js';
+
+/*
+ * The former release and this one, as processes around one Redis and one database, under steady requests. Whichever of them is
+ * the registry, no request fails or is answered wrongly, and no key is accepted in a request that began after its registry
+ * said that its revocation is in force. Whether it says so at once, or names gateways that it waits for, is the release's own affair.
+ */
+
+const accepted = '200 OK';
+const refused = '401 API Key is inactive or revoked';
+const unknownKey = 'svc_live_3Uz0cQ8mXo2Nobodys';
+const keysOfRound = 3;
+/** A gateway that is waited for hears of a revocation all the same: this ends a test in which it does not. */
+const longestMilliseconds = 20_000;
+const current = '.';
+
+class Upgrade {
+  readonly #t: Test;
+  readonly #deployment: MixedDeployment;
+  /** Those that the front sends requests to. */
+  readonly #gateways: RunningGateway[] = [];
+  readonly #problems: string[] = [];
+  #valid: CreatedKey | null = null;
+  #revoked: CreatedKey | null = null;
+  #merchantId = '';
+  #requests = 0;
+  #isOver = false;
+  #load: Promise<unknown> = Promise.resolve();
+
+  constructor(t: Test, deployment: MixedDeployment) {
+    this.#t = t;
+    this.#deployment = deployment;
+  }
+
+  /** Has the gateways serve, and the requests begin. */
+  async begin(registry: RunningRegistry, roots: readonly string[]): Promise<void> {
+    this.#merchantId = await registry.createMerchant();
+    this.#gateways.push(...(await Promise.all(roots.map((root) => this.#deployment.startGateway(root)))));
+    while ((await registry.gatewayIds()).length < roots.length) await sleep(20);
+    this.#valid = await registry.createKey(this.#merchantId);
+    this.#revoked = await registry.createKey(this.#merchantId);
+    await registry.revoke(this.#revoked.keyId);
+    for (const key of [this.#valid.key, this.#revoked.key]) await this.#settle(key, key === this.#valid.key);
+    this.#load = Promise.all(Array.from({ length: 4 }, (_, worker) => this.#ask(worker)));
+    this.#t.teardown(() => (this.#isOver = true));
+  }
+
+  async end(): Promise<void> {
+    this.#isOver = true;
+    await this.#load;
+    this.#t.comment(`${this.#requests} requests`);
+    this.#t.ok(this.#requests > 200, 'there were requests all the time');
+    this.#t.same(this.#problems.slice(0, 10), [], `of ${this.#requests} requests each had the right response`);
+  }
+
+  /** Puts a gateway of another release in the place of one, as a rolling upgrade does. */
+  async replace(index: number, root: string, registry: RunningRegistry): Promise<void> {
+    const before = new Set(await registry.gatewayIds());
+    const gateway = await this.#deployment.startGateway(root);
+    while ((await registry.gatewayIds()).every((id) => before.has(id))) await sleep(20);
+    const [former] = this.#gateways.splice(index, 1, gateway);
+    await former?.stop();
+  }
+
+  /** Creates keys and revokes them while each gateway is asked for them. */
+  async round(title: string, registries: readonly RunningRegistry[]): Promise<void> {
+    const outcomes = await Promise.all(
+      Array.from({ length: keysOfRound }, (_, index) => {
+        const registry = registries[index % registries.length];
+        if (registry === undefined) throw new Error('there is no registry');
+        return this.#revokeUnderLoad(registry);
+      }),
+    );
+    this.#t.comment(`${title}: ${outcomes.filter(Boolean).length} of ${outcomes.length} revocations in force at once`);
+  }
+
+  async #revokeUnderLoad(registry: RunningRegistry): Promise<boolean> {
+    const { key, keyId, isInForce } = await registry.createKey(this.#merchantId);
+    if (isInForce) await this.#expectAll(key, accepted, 'a key whose creation is in force');
+    else await this.#settle(key, true);
+    let inForceAt = Infinity;
+    let isOver = false;
+    const asking = this.#gateways.map(async (gateway) => {
+      while (!isOver) {
+        const begunAt = performance.now();
+        const verdict = await gateway.ask(key);
+        if (verdict !== refused && !(verdict === accepted && begunAt < inForceAt)) {
+          this.#problems.push(`${verdict} after a revocation in force`);
+        }
+        await sleep(2);
+      }
+    });
+    const isRevoked = await registry.revoke(keyId);
+    if (isRevoked) {
+      inForceAt = performance.now();
+      await this.#expectAll(key, refused, 'a revocation in force');
+      await sleep(100);
+    } else {
+      await this.#settle(key, false);
+    }
+    isOver = true;
+    await Promise.all(asking);
+    return isRevoked;
+  }
+
+  async #expectAll(key: string, expected: string, what: string): Promise<void> {
+    for (const verdict of await Promise.all(this.#gateways.map((gateway) => gateway.ask(key)))) {
+      if (verdict !== expected) this.#problems.push(`${verdict} after ${what}`);
+    }
+  }
+
+  /** Waits until each gateway knows of a change that its registry did not call in force. */
+  async #settle(key: string, isValid: boolean): Promise<void> {
+    const begun = performance.now();
+    for (;;) {
+      const verdicts = await Promise.all(this.#gateways.map((gateway) => gateway.ask(key)));
+      if (verdicts.every((verdict) => (verdict === accepted) === isValid)) return;
+      if (performance.now() - begun > longestMilliseconds) {
+        this.#problems.push(`${verdicts.join(', ')} long after a change that was not said to be in force`);
+        return;
+      }
+      await sleep(10);
+    }
+  }
+
+  async #ask(worker: number): Promise<void> {
+    const kinds = [
+      [this.#valid?.key ?? '', accepted],
+      [this.#valid?.key ?? '', accepted],
+      [this.#revoked?.key ?? '', refused],
+      [unknownKey, '401 Invalid API Key'],
+    ] as const;
+    for (let turn = worker; !this.#isOver; turn += 1) {
+      const gateway = this.#gateways[turn % this.#gateways.length];
+      const [key, expected] = kinds[(turn >> 1) % kinds.length] ?? kinds[0];
+      const verdict = await gateway?.ask(key);
+      this.#requests += 1;
+      if (verdict !== expected) this.#problems.push(`${verdict ?? 'no gateway'} in place of ${expected}`);
+      await sleep(5);
+    }
+  }
+}
+
+t.test('the former release', { skip: withoutFormerRelease || withoutRedis }, async (t) => {
+  const former = await buildFormerRelease(t);
+  t.jobs = 3; // each waits more than it computes
+  void t.test('upgraded, the registry first and one gateway after the other', { buffered: true }, async (t) => {
+    const deployment = await startMixedDeployment(t, null);
+    const before = await deployment.startRegistry(former);
+    const upgrade = new Upgrade(t, deployment);
+    await upgrade.begin(before, [former, former]);
+    await upgrade.round('all of the former release', [before]);
+    await before.stop();
+    const registry = await deployment.startRegistry(current);
+    await upgrade.round('the registry upgraded', [registry]);
+    await upgrade.replace(0, current, registry);
+    await upgrade.round('one gateway upgraded', [registry]);
+    await upgrade.replace(1, current, registry);
+    await upgrade.round('all upgraded', [registry]);
+    await upgrade.end();
+    await registry.stop();
+  });
+
+  void t.test('with gateways of this one', { buffered: true }, async (t) => {
+    const deployment = await startMixedDeployment(t, null);
+    const registry = await deployment.startRegistry(former);
+    const upgrade = new Upgrade(t, deployment);
+    await upgrade.begin(registry, [former, current]);
+    await upgrade.round('one gateway of each release', [registry]);
+    await upgrade.replace(0, current, registry);
+    await upgrade.round('gateways of this release', [registry]);
+    await upgrade.end();
+    await registry.stop();
+  });
+
+  void t.test('with a registry of each on one PostgreSQL', { ...postgresAlone, buffered: true }, async (t) => {
+    const deployment = await startMixedDeployment(t, await createPostgresDatabase(t));
+    const before = await deployment.startRegistry(former);
+    const upgrade = new Upgrade(t, deployment);
+    await upgrade.begin(before, [former, current]);
+    const registry = await deployment.startRegistry(current);
+    await upgrade.round('the former registry projects', [before, registry]);
+    await before.stop();
+    await upgrade.round('the registry of this release has taken over', [registry]);
+    await upgrade.end();
+    await registry.stop();
+  });
+});

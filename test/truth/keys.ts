@@ -1,0 +1,41 @@
+import type { Random } from '../fuzz/random.js';
+
+/** A key that the workload made. */
+export interface TestKey {
+  readonly keyId: string;
+  readonly merchantId: string;
+  readonly key: string;
+}
+
+const mostRecent = 8;
+const mostEnded = 30;
+
+/** The keys that requests are made with: those that should work, some that ended, and more often those that changed last. */
+export class Keys {
+  readonly #all: TestKey[] = [];
+  readonly #ended: TestKey[] = [];
+  readonly #recent: TestKey[] = [];
+
+  add(key: TestKey): void {
+    this.#all.push(key);
+    this.touch(key);
+  }
+
+  /** It ended, or may have. */
+  end(key: TestKey): void {
+    if (!this.#ended.includes(key)) this.#ended.push(key);
+    this.touch(key);
+    const oldest = this.#ended.length > mostEnded ? this.#ended.shift() : undefined;
+    if (oldest !== undefined) this.#all.splice(this.#all.indexOf(oldest), 1);
+  }
+
+  touch(key: TestKey): void {
+    this.#recent.push(key);
+    if (this.#recent.length > mostRecent) this.#recent.shift();
+  }
+
+  pick(random: Random): TestKey | null {
+    const from = random.oneIn(3) && this.#recent.length > 0 ? this.#recent : this.#all;
+    return from.length === 0 ? null : random.pick(from);
+  }
+}

@@ -1,0 +1,81 @@
+import { isInForce, type HistoryEvent, type Restore } from './history.js';
+
+/** One value that a register may have from some moment on. */
+interface Step {
+  readonly values: readonly string[];
+  /** From when it can be seen. */
+  readonly begun: number;
+  /** From when nothing before it can be seen; Infinity where nobody said so. */
+  readonly inForce: number;
+  /** Until when a call whose response is missing can still take effect. */
+  readonly mayApplyUntil: number;
+}
+
+/** The values that each register may have shown to a request, by what the registry had said until then. */
+export class Registers {
+  readonly #steps = new Map<string, Step[]>();
+
+  constructor(events: readonly HistoryEvent[]) {
+    const ends = events.filter((event) => event.kind === 'ended');
+    const ordered = events.filter((event) => event.kind === 'change' || event.kind === 'restore');
+    // A change that was made while the database was being put back may be lost.
+    ordered.sort((one, other) => orderOf(one) - orderOf(other));
+    for (const event of ordered) {
+      if (event.kind === 'restore') this.#restore(event);
+      else {
+        const { status, party, begun, ended } = event;
+        if (status !== null && status >= 400 && status < 500) continue;
+        const late = ends.find((end) => end.party === party && end.at > begun)?.at ?? Infinity;
+        const step = {
+          begun,
+          inForce: isInForce(event) ? ended : Infinity,
+          mayApplyUntil: status === null ? late : ended,
+        };
+        for (const { register, value } of event.writes) this.#add(register, { ...step, values: [value] });
+      }
+    }
+  }
+
+  /** What a request between two moments may have met. A register that nobody wrote before is `absent`. */
+  possible(register: string, from: number, to: number): ReadonlySet<string> {
+    const steps = this.#steps.get(register) ?? [];
+    const values = new Set<string>();
+    let floor: Step | null = null;
+    for (let index = steps.length - 1; index >= 0; index -= 1) {
+      const step = steps[index];
+      if (step === undefined || step.begun >= to) continue;
+      if (floor === null || step.mayApplyUntil > floor.begun) for (const value of step.values) values.add(value);
+      if (floor === null && step.inForce < from) floor = step;
+    }
+    if (floor === null) values.add('absent');
+    return values;
+  }
+
+  /** The last moment before `at` from which something about this register was in force; null where nothing was. */
+  inForceBefore(register: string, at: number): number | null {
+    const times = (this.#steps.get(register) ?? []).map(({ inForce }) => inForce).filter((time) => time < at);
+    return times.length === 0 ? null : Math.max(...times);
+  }
+
+  #add(register: string, step: Step): void {
+    const steps = this.#steps.get(register) ?? [];
+    steps.push(step);
+    this.#steps.set(register, steps);
+  }
+
+  /** Whatever the copy held can be seen again, until a later change of it is in force. */
+  #restore({ copyBegun, copyEnded, begun, ended }: Restore): void {
+    for (const steps of this.#steps.values()) {
+      // A change is in the copy if it had ended before; it may be if it was under way.
+      const last = steps.findLastIndex((step) => step.mayApplyUntil <= copyBegun);
+      const held = steps.slice(Math.max(last, 0)).filter((step) => step.begun < copyEnded);
+      const values = new Set(held.flatMap((step) => step.values));
+      if (last < 0) values.add('absent');
+      steps.push({ values: [...values], begun, inForce: Infinity, mayApplyUntil: ended });
+    }
+  }
+}
+
+function orderOf(event: Extract<HistoryEvent, { kind: 'change' | 'restore' }>): number {
+  return event.kind === 'restore' ? event.ended : event.begun;
+}

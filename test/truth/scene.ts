@@ -1,0 +1,160 @@
+import http from 'node:http';
+import { setTimeout as wait } from 'node:timers/promises';
+import type { Teardown } from '../adapters/redis-server.js';
+import { call, type Called } from './call.js';
+import { callerAddress, startDeployment, type Deployment, type DeploymentOptions, type Party } from './deployment.js';
+import { isInForce, type Propagation } from './history.js';
+import type { TestKey } from './keys.js';
+import { History } from './recorder.js';
+
+/** What a registry said of a change, and when its response was read. */
+export interface Said {
+  readonly isInForce: boolean;
+  readonly pending: Propagation['pending'];
+  readonly answered: number;
+}
+
+/** Requests with one key at one gateway, one after the other, for as long as it is watched. */
+export interface Watch {
+  readonly seen: readonly Called[];
+  stop(): Promise<void>;
+}
+
+interface Data {
+  readonly id?: string;
+  readonly keyId?: string;
+  readonly key?: string;
+  readonly propagation?: Propagation;
+}
+
+const timeoutMilliseconds = 10_000;
+const betweenRequestsMilliseconds = 3;
+const beatsMilliseconds = 1_500;
+const longestMilliseconds = 25_000;
+const longestInForceMilliseconds = 35_000;
+const betweenTriesMilliseconds = 50;
+
+/** A deployment in which a test makes changes and asks gateways by itself. */
+export class Scene {
+  readonly deployment: Deployment;
+  readonly #agent = new http.Agent({ keepAlive: true });
+  #merchantId = '';
+
+  private constructor(deployment: Deployment) {
+    this.deployment = deployment;
+  }
+
+  static async start(t: Teardown, options: DeploymentOptions): Promise<Scene> {
+    const scene = new Scene(await startDeployment(t, new History(), options));
+    t.teardown(() => {
+      scene.#agent.destroy();
+    });
+    const body = { name: 'Shop', status: 'ACTIVE', goLive: true };
+    const { data } = await scene.#change('/merchants', body);
+    scene.#merchantId = data.id ?? '';
+    return scene;
+  }
+
+  /** A new key, which every gateway accepts. */
+  async createKey(): Promise<TestKey> {
+    const { data } = await this.#change(`/merchants/${this.#merchantId}/keys`, { environment: 'live' });
+    const made = { keyId: data.keyId ?? '', merchantId: this.#merchantId, key: data.key ?? '' };
+    for (const gateway of this.deployment.gateways) {
+      await this.until(async () => (await this.ask(gateway, made)).status === 200, `${gateway.name} accepts a new key`);
+    }
+    return made;
+  }
+
+  /** Revokes a key, also one that was revoked before: then it says how far that has come. */
+  async revoke({ keyId }: TestKey): Promise<Said> {
+    const { data, status, answered } = await this.#change(`/keys/${keyId}/revoke`, {});
+    const propagation = data.propagation ?? null;
+    const said = {
+      status,
+      propagation,
+      kind: 'change',
+      party: '',
+      action: '',
+      begun: 0,
+      ended: 0,
+      writes: [],
+    } as const;
+    return { isInForce: isInForce(said), pending: propagation?.pending ?? [], answered };
+  }
+
+  /** Asks until the revocation is in force. @returns what was said then, and who was waited for until then */
+  async revokeInForce(key: TestKey): Promise<Said & { readonly waitedFor: Propagation['pending'] }> {
+    let waitedFor: Propagation['pending'] = [];
+    for (const end = performance.now() + longestInForceMilliseconds; performance.now() < end;) {
+      const said = await this.revoke(key);
+      if (said.isInForce) return { ...said, waitedFor };
+      waitedFor = said.pending;
+      await wait(betweenTriesMilliseconds);
+    }
+    throw new Error('never: a revocation is in force');
+  }
+
+  /** Asks a gateway once. */
+  ask(gateway: Party, { key }: TestKey): Promise<Called> {
+    const headers = { 'x-api-key': key, 'x-forwarded-proto': 'https', 'x-forwarded-for': callerAddress };
+    const { port } = gateway;
+    return call({ port, method: 'GET', path: '/v1/transactions', headers, agent: this.#agent, timeoutMilliseconds });
+  }
+
+  watch(gateway: Party, key: TestKey): Watch {
+    const seen: Called[] = [];
+    const state = { isRunning: true };
+    const asking = (async () => {
+      while (state.isRunning) {
+        seen.push(await this.ask(gateway, key));
+        await wait(betweenRequestsMilliseconds);
+      }
+    })();
+    return {
+      seen,
+      stop: async () => {
+        state.isRunning = false;
+        await asking;
+      },
+    };
+  }
+
+  /** Resolves when every gateway has had a grant for some beats, so that it uses what it holds. */
+  async enrolled(): Promise<void> {
+    const { store, gateways } = this.deployment;
+    await this.until(async () => {
+      const masters = await store.masters();
+      const names = await Promise.all(masters.map(({ client }) => client.keys('mg:grant:*')));
+      return names.flat().length >= gateways.length;
+    }, 'every gateway has a grant');
+    await wait(beatsMilliseconds);
+  }
+
+  /** @returns after how many milliseconds it held */
+  async until(holds: () => Promise<boolean>, what: string): Promise<number> {
+    const begun = performance.now();
+    while (!(await holds())) {
+      if (performance.now() - begun > longestMilliseconds) throw new Error(`never: ${what}`);
+      await wait(20);
+    }
+    return Math.round(performance.now() - begun);
+  }
+
+  async #change(path: string, body: object): Promise<{ status: number | null; answered: number; data: Data }> {
+    const { token, registries } = this.deployment;
+    const port = registries[0]?.port ?? 0;
+    const headers = { authorization: `Bearer ${token}` };
+    const called = await call({ port, method: 'POST', path, headers, body, agent: this.#agent, timeoutMilliseconds });
+    return { status: called.status, answered: called.answered, data: called.body.data ?? {} };
+  }
+}
+
+/** When the last request began that was accepted; null where none was. */
+export function lastAccepted({ seen }: Watch): number | null {
+  return seen.findLast(({ status }) => status === 200)?.sent ?? null;
+}
+
+/** The statuses of responses, each once. */
+export function statusesOf({ seen }: Watch): (number | null)[] {
+  return [...new Set(seen.map(({ status }) => status))];
+}
