@@ -120,6 +120,8 @@ export interface RecordsStore {
   complete(meta: MetaRecord, position: Position): Promise<void>;
   /** Every gateway that has an acknowledgement, of every environment, and those of the roster. @param roster their instance ids */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
+  /** Settles when something was next heard of a gateway: it may have acknowledged. A store that hears of none never settles it. */
+  nextAcknowledgement(): Promise<void>;
   grant(grants: readonly GatewayGrant[]): Promise<void>;
   /** Takes away grants, then acknowledgements. */
   removeGateways(instanceIds: readonly string[]): Promise<void>;

@@ -120,11 +120,16 @@ class Watch {
   async untilConfirmed(): Promise<void> {
     void this.#askGateways();
     await this.untilProjected();
-    await this.#until(() => this.#askGateways());
+    const { projector, store } = this.#sources;
+    const news = (): Promise<unknown> => Promise.race([projector.nextPass(), store.nextAcknowledgement()]);
+    await this.#until(() => this.#askGateways(), news);
   }
 
   async untilProjected(): Promise<void> {
-    await this.#until(() => this.#askProjector());
+    await this.#until(
+      () => this.#askProjector(),
+      () => this.#sources.projector.nextPass(),
+    );
   }
 
   stop(): void {
@@ -132,14 +137,15 @@ class Watch {
     this.#cancelPause();
   }
 
-  async #until(ask: () => Promise<boolean>): Promise<void> {
-    const { projector, timers } = this.#sources;
+  /** Asks again when there is news, and otherwise after a while. @param nextNews called before the question, so that none is missed */
+  async #until(ask: () => Promise<boolean>, nextNews: () => Promise<unknown>): Promise<void> {
+    const { timers } = this.#sources;
     for (let pause = firstPauseMilliseconds; !this.#isStopped; pause = Math.min(pause * 2, longestPauseMilliseconds)) {
-      const pass = projector.nextPass();
+      const news = nextNews();
       if (await ask()) return;
       const timer = cancellable(timers, pause);
       this.#cancelPause = timer.cancel;
-      await Promise.race([pass, timer.over]);
+      await Promise.race([news, timer.over]);
       timer.cancel();
     }
   }

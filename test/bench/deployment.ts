@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis, type RedisServer } from '../adapters/redis-server.js';
+import type { Target } from './load/connection.js';
 
 const main = path.resolve('dist/cli/main.js');
 const startSeconds = 60;
@@ -22,6 +23,7 @@ interface AdminAnswer {
 /** A gateway as a process. */
 export interface GatewayProcess {
   readonly pid: number;
+  readonly target: Target;
   /** Asks with a key and gives the status. */
   ask(key: string): Promise<number>;
 }
@@ -171,7 +173,7 @@ log: { level: info }
       while ((await ask('svc_live_nobody')) !== 401) {
         if (performance.now() > readyBy) throw new Error('the gateway did not become ready');
       }
-      return { pid: child.pid ?? 0, ask };
+      return { pid: child.pid ?? 0, target: { port: where.port, ca: cert }, ask };
     },
     async run(...args) {
       const child = spawn(

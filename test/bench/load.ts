@@ -1,19 +1,22 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import type { GatewayProcess } from './deployment.js';
+import type { Deployment, GatewayProcess } from './deployment.js';
+import { openFixedRate } from './load/fixed-rate.js';
 
 /** Requests that have begun after a revocation returned, for each connection. */
 const requestsAfter = 2;
 
-/** Requests with one key through every gateway at once, each connection asking again as soon as it has its answer. */
+/** Requests with one key through every gateway at once. Each connection asks again a while after its answer, at once if that is 0 ms. */
 export class Load {
   readonly #accepted: number[];
   readonly #loops: Promise<void>[];
   readonly #counts = { before: 0, after: 0, honoured: 0 };
   readonly #connections: number;
+  readonly #pauseMilliseconds: number;
   #returned = Infinity;
 
-  constructor(gateways: readonly GatewayProcess[], connections: number, key: string) {
+  constructor(gateways: readonly GatewayProcess[], connections: number, key: string, pauseMilliseconds: number) {
     this.#connections = connections;
+    this.#pauseMilliseconds = pauseMilliseconds;
     this.#accepted = gateways.map(() => 0);
     this.#loops = gateways.flatMap((gateway, index) =>
       Array.from({ length: connections }, () => this.#ask(gateway, index, key)),
@@ -42,6 +45,76 @@ export class Load {
         this.#counts.after += 1;
         if (status === 200) this.#counts.honoured += 1;
       } else if (status === 200) this.#counts.before += 1;
+      if (this.#pauseMilliseconds > 0) await wait(this.#pauseMilliseconds);
     }
+  }
+}
+
+/** How long requests beside a measurement go on at a time, in seconds, and on how many connections to each gateway. */
+const besideSeconds = 0.5;
+const besideConnections = 16;
+
+/** Requests with a good key, and changes of a merchant, at fixed rates. */
+export class Beside {
+  readonly #loops: Promise<unknown>[] = [];
+  #isOver = false;
+  #requests = 0;
+  #changes = 0;
+
+  /** @param rates a second, the requests over all gateways; 0 for none */
+  static async begin({
+    deployment: { admin },
+    gateways,
+    merchantId,
+    requestRate,
+    changeRate,
+  }: {
+    readonly deployment: Pick<Deployment, 'admin'>;
+    readonly gateways: readonly GatewayProcess[];
+    readonly merchantId: string;
+    readonly requestRate: number;
+    readonly changeRate: number;
+  }): Promise<Beside> {
+    const beside = new Beside();
+    const { data } = await admin('POST', `/merchants/${merchantId}/keys`, { environment: 'live' });
+    const request = `GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${String(data.key)}\r\n\r\n`;
+    if (requestRate > 0) {
+      for (const { target } of gateways) {
+        const load = await openFixedRate(target, besideConnections, requestRate / gateways.length);
+        beside.#loops.push(
+          beside
+            .#repeat(async () => {
+              const { requests } = await load.run({ next: () => request, status: 200, seconds: besideSeconds });
+              beside.#requests += requests;
+            })
+            .finally(() => {
+              load.close();
+            }),
+        );
+      }
+    }
+    if (changeRate > 0) beside.#loops.push(beside.#change(admin, changeRate));
+    return beside;
+  }
+
+  async end(): Promise<{ besideRequests: number; besideChanges: number }> {
+    this.#isOver = true;
+    await Promise.all(this.#loops);
+    return { besideRequests: this.#requests, besideChanges: this.#changes };
+  }
+
+  async #repeat(act: () => Promise<void>): Promise<void> {
+    while (!this.#isOver) await act();
+  }
+
+  async #change(admin: Deployment['admin'], rate: number): Promise<void> {
+    const { data } = await admin('POST', '/merchants', { name: 'Beside', status: 'ACTIVE', goLive: true });
+    const asked: Promise<unknown>[] = [];
+    await this.#repeat(async () => {
+      this.#changes += 1;
+      asked.push(admin('PATCH', `/merchants/${String(data.id)}`, { name: `Beside ${this.#changes}` }));
+      await wait(1000 / rate);
+    });
+    await Promise.all(asked);
   }
 }

@@ -2,15 +2,22 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { startDeployment, Teardowns } from './deployment.js';
 import { distributionOf, distributionText } from './figures.js';
-import { Load } from './load.js';
+import { Beside, Load } from './load.js';
 
 // How long a revocation takes to return, and whether it is true when it does: three gateways as processes, each under
-// load with the very key that is revoked.
+// load with the very key that is revoked. Beside that, if asked for, requests of another merchant and other changes at fixed rates.
 
-const options = optionsOf({ revocations: '200', gateways: '3', connections: '8', seconds: '300' });
+const options = optionsOf({
+  ...{ revocations: '200', gateways: '3', connections: '8', seconds: '300' },
+  ...{ 'requests-per-second': '', 'changes-per-second': '', pause: '' },
+});
 const revocations = numberIn('revocations', options.revocations);
 const gatewayCount = numberIn('gateways', options.gateways);
 const connections = numberIn('connections', options.connections);
+/** Between two requests of a connection. */
+const pauseMilliseconds = numberOrNone('pause');
+const requestRate = numberOrNone('requests-per-second');
+const changeRate = numberOrNone('changes-per-second');
 const deadline = performance.now() + numberIn('seconds', options.seconds) * 1000;
 
 interface Revoked {
@@ -25,11 +32,12 @@ try {
   const merchant = { name: 'Benchmark', status: 'ACTIVE', goLive: true };
   const { id } = (await deployment.admin('POST', '/merchants', merchant)).data;
 
+  const beside = await Beside.begin({ deployment, gateways, merchantId: String(id), requestRate, changeRate });
   const times: number[] = [];
   let [confirmed, honoured, before, after] = [0, 0, 0, 0];
   while (times.length < revocations && performance.now() < deadline) {
     const made = await deployment.admin('POST', `/merchants/${String(id)}/keys`, { environment: 'live' });
-    const load = new Load(gateways, connections, String(made.data.key));
+    const load = new Load(gateways, connections, String(made.data.key), pauseMilliseconds);
     await load.untilAccepted();
     const begun = performance.now();
     const { data } = await deployment.admin('POST', `/keys/${String(made.data.keyId)}/revoke`);
@@ -43,6 +51,7 @@ try {
     if (propagation.confirmed === gatewayCount && propagation.gateways === gatewayCount) confirmed += 1;
     if (times.length % 25 === 0) say(`${times.length} of ${revocations} revocations`);
   }
+  const besideFigures = await beside.end();
   const result = {
     ...{ revocations: times.length, gateways: gatewayCount, connectionsEach: connections },
     milliseconds: distributionOf(times),
@@ -50,6 +59,7 @@ try {
     acceptedBefore: before,
     startedAfterReturn: after,
     startedAfterReturnAndAccepted: honoured,
+    ...besideFigures,
   };
   if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`);
   else {
@@ -58,10 +68,15 @@ try {
         `milliseconds until the revocation returned: ${distributionText(result.milliseconds)}\n` +
         `confirmed by all gateways: ${confirmed}\n` +
         `accepted before: ${before}\n` +
-        `started after the return: ${after}, of these accepted: ${honoured}\n`,
+        `started after the return: ${after}, of these accepted: ${honoured}\n` +
+        `beside that: ${besideFigures.besideRequests} requests and ${besideFigures.besideChanges} changes\n`,
     );
   }
   if (honoured > 0 || times.length < revocations) process.exitCode = 1;
 } finally {
   await t.close();
+}
+
+function numberOrNone(name: 'requests-per-second' | 'changes-per-second' | 'pause'): number {
+  return options[name] === '' ? 0 : numberIn(name, options[name]);
 }

@@ -121,6 +121,13 @@ export class MemoryRecordsStore implements RecordsStore {
     });
   }
 
+  /** Called when a gateway acknowledges. */
+  heard: () => void = () => undefined;
+
+  nextAcknowledgement(): Promise<void> {
+    return new Promise((resolve) => (this.heard = resolve));
+  }
+
   /** For how long nothing was heard of a gateway without an acknowledgement. */
   silence = 0;
 

@@ -36,6 +36,19 @@ onEachDatabase('a revocation is answered when every gateway of the environment h
   t.match(both.body.data, { propagation: { gateways: 4, confirmed: 4 } }, 'a merchant is of both environments');
 });
 
+onEachDatabase('a change is in force as soon as the last acknowledgement is heard of', async (t, url) => {
+  const { call, createKey, createMerchant, store } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  const { keyId } = await createKey(id);
+  store.live = [gateway('a', { revision: 2, acknowledges: false })];
+  const revoked = call('POST', `/keys/${keyId}/revoke`);
+  const asked = store.timesAsked;
+  await until(() => store.revision === 3 && store.timesAsked >= asked + 2);
+  store.live = [gateway('a', { revision: 3 })];
+  store.heard(); // no time passes here
+  t.match((await revoked).body.data, { propagation: { gateways: 1, confirmed: 1, milliseconds: 0 } });
+});
+
 onEachDatabase(
   'gateways that do not acknowledge in time are named, with the end of what they may honour',
   async (t, url) => {

@@ -141,6 +141,11 @@ export class MemoryRecords implements Records, RecordsStore {
     });
   }
 
+  /** The one gateway acknowledges as it is asked. */
+  nextAcknowledgement(): Promise<void> {
+    return new Promise(() => undefined);
+  }
+
   /** What is here ends with the process, so that no database is behind it. */
   read(): Promise<readonly StoreEntry[]> {
     return Promise.resolve([]);

@@ -51,6 +51,7 @@ export class GatewayDirectory {
   #isComplete = false;
   /** Since when silence is counted. */
   #since: number;
+  #next: { readonly heard: Promise<void>; readonly settle: () => void } | null = null;
 
   constructor(source: DirectorySource, monotonic: () => number = () => performance.now(), now = Date.now) {
     this.#source = source;
@@ -62,6 +63,18 @@ export class GatewayDirectory {
   /** Notices came of these acknowledgements: they were written, or taken away. */
   heard(names: readonly string[]): void {
     this.#hear(names, this.#now());
+    this.#next?.settle();
+    this.#next = null;
+  }
+
+  /** Settles when something was next heard. */
+  next(): Promise<void> {
+    if (this.#next === null) {
+      let settle = (): void => undefined;
+      const heard = new Promise<void>((resolve) => (settle = resolve));
+      this.#next = { heard, settle };
+    }
+    return this.#next.heard;
   }
 
   /** Some may have been written that were not heard of. */

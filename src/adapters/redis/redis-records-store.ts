@@ -147,6 +147,10 @@ export class RedisRecordsStore implements RecordsStore {
     return { epoch, ...(await this.#directory.list(roster)) };
   }
 
+  nextAcknowledgement(): Promise<void> {
+    return this.#directory.next();
+  }
+
   async grant(grants: readonly GatewayGrant[]): Promise<void> {
     const pipeline = this.#redis.pipeline();
     for (const { instanceId, ...grant } of grants) pipeline.set(this.#names.grant(instanceId), JSON.stringify(grant));

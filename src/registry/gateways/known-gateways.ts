@@ -36,7 +36,7 @@ export interface KnownGateways {
 /** What the gateways are read from. */
 export interface GatewaySources {
   readonly database: RegistryDatabase;
-  readonly store: Pick<RecordsStore, 'gateways'>;
+  readonly store: Pick<RecordsStore, 'gateways' | 'nextAcknowledgement'>;
   readonly longestLifetimeMilliseconds: number;
 }
 

@@ -163,6 +163,10 @@ export class ClusterRecordsStore implements RecordsStore {
     return { epoch, ...(await this.#directory.list(roster)) };
   }
 
+  nextAcknowledgement(): Promise<void> {
+    return this.#directory.next();
+  }
+
   async grant(grants: readonly GatewayGrant[]): Promise<void> {
     const calls = grants.map(({ instanceId, ...grant }) => {
       const name = this.#names.grant(instanceId);
