@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { setTimeout as wait } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import type { CacheLimits } from '../../src/adapters/cache/record-cache.js';
 import { slotCount, slotOf, slotTags } from '../../src/adapters/redis/cluster/hash-slots.js';
@@ -342,6 +342,22 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       await change(id, 'ACTIVE');
       await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', 'it is back');
     }
+  });
+
+  await t.test('a request beside a change in its slot is answered', async (t) => {
+    await holdsAll();
+    const [id = ''] = ids;
+    let [isOver, requests, failed] = [false, 0, 0];
+    const asking = (async (): Promise<void> => {
+      for (; !isOver; requests += 1) {
+        if ((await ask(keys, id)) === 'could not ask') failed += 1;
+        await turn();
+      }
+    })();
+    for (let changes = 0; changes < 200; changes += 1) await change(id, 'ACTIVE');
+    isOver = true;
+    await asking;
+    t.equal(failed, 0, `none of ${requests}`);
   });
 
   await t.test('users of an access control list need no more than the documented rights', async (t) => {

@@ -57,7 +57,7 @@ export class ClusterLink implements RecordsLink {
 
   async read(name: string, generation: string): Promise<string | null> {
     const slot = slotOf(name);
-    if (!this.#proofs.isWhole(slot))
+    if (!(await this.#proofs.provesWhole(slot)))
       throw new KeyStoreUnavailable('a slot of the Cluster lacks changes that were made');
     const text = await this.#get(name);
     return text ?? this.#readWithMarker(name, slot, generation);

@@ -26,6 +26,8 @@ export class SlotProofs {
   #newest = -1;
   #generation: string | null = null;
   #seed: string | null = null;
+  /** The look that is under way. */
+  #checking: Promise<void> = Promise.resolve();
 
   constructor(masters: ClusterMasters, names: RecordNames) {
     this.#masters = masters;
@@ -51,7 +53,22 @@ export class SlotProofs {
    * Looks at every slot that may not be as it was: changed since, at another master, or emptied.
    * @param seed the meta record as it stands; another one means that records were written anew
    */
-  async check(seed: string, generation: string): Promise<void> {
+  check(seed: string, generation: string): Promise<void> {
+    const checking = this.#check(seed, generation);
+    this.#checking = checking.catch(() => undefined);
+    return checking;
+  }
+
+  /**
+   * Whether nothing is missing in a slot. Waits for a look that is under way: a slot that was changed is not known to be whole
+   * before its marker was read, and a request must not be refused for that.
+   */
+  async provesWhole(slot: number): Promise<boolean> {
+    if (!this.isWhole(slot)) await this.#checking;
+    return this.isWhole(slot);
+  }
+
+  async #check(seed: string, generation: string): Promise<void> {
     if (seed !== this.#seed) this.#sessions.fill(null);
     this.#seed = seed;
     this.#begin(generation);
