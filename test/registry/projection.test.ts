@@ -177,10 +177,10 @@ onEachDatabase('a lease ends by the time of whoever waits for it, whatever a clo
       .set({ lease_ends_at: time.now() + hours * 3600_000 })
       .execute();
     for (const one of [third, next]) await one.run();
-    time.advance(9_000);
+    time.advance(3_499);
     for (const one of [third, next]) await one.run();
     t.match(await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow(), { holder });
-    time.advance(1_000);
+    time.advance(1);
     await next.run();
     await third.run();
     t.same(await differences(database, store), []);
