@@ -10,8 +10,8 @@ const metaName = 'mg:meta';
 export interface EnrollingRegistry {
   /** Writes the meta record, in which this server is named, or whichever is given. */
   name(part?: { servers?: string[]; replicas?: number; generation?: string }): Promise<void>;
-  /** Sees no more beats, as a registry that is away. */
-  stop(): void;
+  /** Sees no more beats, as a registry that is away. Resolves when it writes no grant any more. */
+  stop(): Promise<void>;
   resume(): void;
 }
 
@@ -23,8 +23,9 @@ export async function acknowledgementOf(server: RedisServer, instanceId: string)
 /** Stands in for a registry on this server, for one gateway. */
 export function startEnrolling(t: Teardown, server: RedisServer, instanceId: string): EnrollingRegistry {
   let isRunning = true;
+  let granting: Promise<unknown> = Promise.resolve();
   const timer = setInterval(() => {
-    if (isRunning) void grant(server, instanceId).catch(() => undefined);
+    if (isRunning) granting = Promise.all([granting, grant(server, instanceId).catch(() => undefined)]);
   }, 50);
   t.teardown(() => {
     clearInterval(timer);
@@ -34,8 +35,9 @@ export function startEnrolling(t: Teardown, server: RedisServer, instanceId: str
       const named = { servers: servers ?? [await runIdOf(server)], replicas: 0, ...part };
       await server.client.set(metaName, JSON.stringify({ ...(seededRecords[metaName] as object), ...named }));
     },
-    stop: () => {
+    stop: async () => {
       isRunning = false;
+      await granting;
     },
     resume: () => {
       isRunning = true;

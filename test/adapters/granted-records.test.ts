@@ -57,7 +57,7 @@ async function until(holds: () => Promise<boolean> | boolean, what: string): Pro
 t.test('a gateway holds nothing before the registry has enrolled it', { skip: withoutRedis }, async (t) => {
   const server = await startSeeded(t);
   const registry = startEnrolling(t, server, 'g');
-  registry.stop();
+  await registry.stop();
   await registry.name();
   const { records, told, status } = open(t, server.url);
   await until(async () => (await status()) === 'ACTIVE (store)', 'answered');
@@ -73,7 +73,7 @@ t.test('a gateway holds nothing before the registry has enrolled it', { skip: wi
     ...{ revision: 7, generation: '01CONTRACT', lifetimeMilliseconds: 4_000, version: '1', leaving: undefined },
   });
   t.ok((await server.client.pttl('mg:gateway:g')) > 8_000, 'the registry sees it until it has removed the gateway');
-  registry.stop();
+  await registry.stop();
   await server.client.del('mg:grant:g');
   await until(async () => (await status()) === 'ACTIVE (store)', 'removed, and asking as before');
   await records.close();
@@ -88,7 +88,7 @@ t.test('while the registry is away nothing changes on one server', { skip: witho
   await registry.name();
   const { status } = open(t, server.url, { maxStaleMilliseconds: 1_000 });
   await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
-  registry.stop();
+  await registry.stop();
   for (const end = Date.now() + 4_000; Date.now() < end;) {
     await wait(50);
     t.match(await status(), 'ACTIVE');
@@ -107,7 +107,7 @@ t.test(
     await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
     await server.kill();
     await server.restart();
-    registry.stop();
+    await registry.stop();
     await until(async () => (await status()) === 'ACTIVE (cache)', 'held again');
     t.match(told.at(-1), 'the registry has not compared this Redis server');
   },
@@ -152,7 +152,7 @@ t.test(
     await registry.name({ replicas: 1 });
     const { records, status } = open(t, server.url);
     await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
-    registry.stop();
+    await registry.stop();
     await wait(4_000);
     t.equal(await status(), 'ACTIVE (cache)', 'a replica follows');
     await replica.client.replicaof('127.0.0.1', String(await freePort()));
@@ -171,7 +171,7 @@ t.test('replicas that Redis does not show count where the operator names them', 
   await registry.name({ replicas: 0 });
   const { records, status } = open(t, server.url, { replicas: 1 } as object);
   await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
-  registry.stop();
+  await registry.stop();
   await until(async () => (await status()) === 'KeyStoreUnavailable', 'a hidden replica may be the master by now');
   t.match(records.unavailableReason(), 'nothing shows that this Redis server is still the master');
 
@@ -230,7 +230,7 @@ t.test('sentinels that hang are not waited for while most of them answer', { ski
   const places = sentinels.map(({ port }) => ({ host: '127.0.0.1', port }));
   const { records, status } = open(t, 'redis://ignored:1', { sentinels: places } as object);
   await until(async () => (await status()) === 'ACTIVE (cache)', 'the first one hangs as the gateway starts');
-  registry.stop();
+  await registry.stop();
   sentinels[0]?.signal('SIGCONT');
   sentinels[2]?.signal('SIGSTOP');
   const seen = new Set<string>();
