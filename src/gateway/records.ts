@@ -106,17 +106,18 @@ export const parseKeyRecord = recordParser(keyRecordSchema);
  */
 export const parseMerchantRecord = recordParser(merchantRecordSchema);
 
+/** The number of the change that a record is of. */
+interface OfRevision {
+  readonly revision: number;
+}
+
 /** A key's part of a credential. */
-export type CompiledKey = Pick<
-  Credential,
-  'keyId' | 'merchantId' | 'environment' | 'keyStatus' | 'expiresAt' | 'permissions'
->;
+export type CompiledKey = OfRevision &
+  Pick<Credential, 'keyId' | 'merchantId' | 'environment' | 'keyStatus' | 'expiresAt' | 'permissions'>;
 
 /** A merchant's part of a credential. */
-export type CompiledMerchant = Pick<
-  Credential,
-  'merchantId' | 'merchantStatus' | 'goLive' | 'ipAllowlist' | 'originAllowlist'
->;
+export type CompiledMerchant = OfRevision &
+  Pick<Credential, 'merchantId' | 'merchantStatus' | 'goLive' | 'ipAllowlist' | 'originAllowlist'>;
 
 /**
  * Reads a key's record and compiles its permissions, so that a request only looks up.
@@ -131,6 +132,7 @@ export function compileKeyRecord(value: unknown): CompiledKey {
     keyStatus: key.status,
     expiresAt: key.expiresAt === null ? null : parseMoment(key.expiresAt),
     permissions: permissionsOf(key.permissions),
+    revision: key.revision,
   }));
 }
 
@@ -162,6 +164,7 @@ export function compileMerchantRecord(value: unknown): CompiledMerchant {
     goLive: merchant.goLive,
     ipAllowlist: merchant.ipAllowlist === null ? null : compileIpRanges(merchant.ipAllowlist),
     originAllowlist: merchant.originAllowlist === null ? null : compileOriginPatterns(merchant.originAllowlist),
+    revision: merchant.revision,
   }));
 }
 

@@ -65,6 +65,17 @@ interface GatewayAcknowledgement {
   readonly leaving?: boolean | undefined;
 }
 
+/** A part of what a gateway remembers as inactive, written when the store had lost it. */
+export interface InactiveReport {
+  /** To remove it by. */
+  readonly name: string;
+  readonly instanceId: string;
+  /** The history that the gateway knew, and up to which change. */
+  readonly generation: string;
+  readonly revision: number;
+  readonly entries: readonly StoreEntry[];
+}
+
 /** The gateways at one moment. */
 export interface SeenGateways {
   /** As in `StoreLook`. */
@@ -74,6 +85,8 @@ export interface SeenGateways {
   /** Whether every notice has been heard that was sent before the question. */
   readonly isHearing: boolean;
   readonly gateways: readonly SeenGateway[];
+  /** Whether a gateway may have reported something since all reports were last read. */
+  readonly hasReports: boolean;
 }
 
 /** The registry's leave for a gateway to use what it holds. */
@@ -125,6 +138,10 @@ export interface RecordsStore {
   grant(grants: readonly GatewayGrant[]): Promise<void>;
   /** Takes away grants, then acknowledgements. */
   removeGateways(instanceIds: readonly string[]): Promise<void>;
+  /** What gateways report as inactive; a report that cannot be used is left out. */
+  reports(): AsyncIterable<InactiveReport>;
+  /** Takes reports away. @param names theirs */
+  removeReports(names: readonly string[]): Promise<void>;
   /** Records as they are stored, in the order of the names; null for one that is not there, or is not JSON. */
   read(names: readonly string[]): Promise<readonly StoreEntry[]>;
   /** The names that begin so; one that comes or goes meanwhile may be left out, and one may come twice. */

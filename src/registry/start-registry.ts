@@ -30,6 +30,8 @@ export interface RunningRegistry {
   close(): Promise<void>;
 }
 
+/** A gateway beats twice a second, and tries to connect at least once a second. */
+const reportMilliseconds = 1_500;
 /** A store that answers is compared within that, unless everything has to be written anew. */
 const firstPassMilliseconds = 1_000;
 
@@ -53,7 +55,9 @@ export async function startRegistry({
     projector.wake();
   });
   const shared = { ...options, database, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
-  const projector = new Projector({ ...shared, session, newGeneration, holder: newGeneration() });
+  const untilReported = (): Promise<void> =>
+    new Promise((resolve) => void options.timers.after(reportMilliseconds, resolve));
+  const projector = new Projector({ ...shared, session, newGeneration, untilReported, holder: newGeneration() });
   const roster = new Roster({
     ...shared,
     projection: projector.projection,

@@ -24,6 +24,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
       acknowledge: () => Promise.resolve(null),
       witness: () => 'none',
       confirm: () => Promise.resolve(true),
+      write: nothing,
       ...{ catchUp: nothing, remove: nothing, close: () => undefined },
       read: () => Promise.resolve(null),
     },
@@ -33,6 +34,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
     clock: { now: () => Date.now() },
     maxStaleMilliseconds: 30_000,
     ...{ onCaughtUp: () => undefined, onForget: () => undefined, onNotice: () => undefined, holds: () => true },
+    inactive: () => [],
   });
   /** From now on a question is left without an answer until this is called. */
   const silence = (): (() => void) => {

@@ -216,5 +216,11 @@ t.test('a registry in the same process writes the records that its gateway reads
 t.test('records in memory that no gateway reads have no gateway', async (t) => {
   const registry: RecordsStore = new MemoryRecords({});
   await registry.complete(meta, { revision: 1, change: 'c' });
-  t.same(await registry.gateways(['gone']), { epoch: 0, generation: 'g', isHearing: true, gateways: [] });
+  t.same(await registry.gateways(['gone']), {
+    epoch: 0,
+    generation: 'g',
+    isHearing: true,
+    hasReports: false,
+    gateways: [],
+  });
 });

@@ -14,7 +14,7 @@ type How = readonly [source: RecordSource, ageMilliseconds: number];
 /** Records of which the key's and the merchant's were come by in these ways. */
 function recordsFound(key: How, merchant: How): Records {
   const read = ([source, ageMilliseconds]: How): RecordRead<CompiledKey & CompiledMerchant> => ({
-    record: credential,
+    record: { ...credential, revision: 1 },
     source,
     ageMilliseconds,
   });

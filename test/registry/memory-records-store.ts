@@ -1,6 +1,7 @@
 import type { MetaRecord } from '../../src/gateway/records.js';
 import type {
   GatewayGrant,
+  InactiveReport,
   Position,
   RecordsStore,
   SeenGateways,
@@ -96,6 +97,18 @@ export class MemoryRecordsStore implements RecordsStore {
     });
   }
 
+  /** What gateways report as inactive. */
+  inactive: InactiveReport[] = [];
+
+  async *reports(): AsyncGenerator<InactiveReport> {
+    yield* await Promise.resolve(this.inactive);
+  }
+
+  removeReports(names: readonly string[]): Promise<void> {
+    this.inactive = this.inactive.filter(({ name }) => !names.includes(name));
+    return Promise.resolve();
+  }
+
   gateways(roster: readonly string[]): Promise<SeenGateways> {
     return this.#do('gateways', () => {
       const isNamed = this.meta !== null && this.meta.generation !== null && this.meta.servers?.join() === this.server;
@@ -103,6 +116,7 @@ export class MemoryRecordsStore implements RecordsStore {
       const gone = roster.filter((id) => this.live.every(({ instanceId }) => instanceId !== id));
       return {
         ...{ epoch: this.epoch, generation: isNamed ? (own ?? null) : null, isHearing: true },
+        hasReports: this.inactive.length > 0,
         gateways: [
           ...this.live.map(({ instanceId, silentMilliseconds, generation = own, ...rest }) => ({
             ...{ instanceId, silentMilliseconds, clockSkewMilliseconds: null },

@@ -48,6 +48,7 @@ function setUp(t: Test) {
         store.lifetime = lifetimeMilliseconds;
         return Promise.resolve(null);
       },
+      write: () => Promise.resolve(),
       witness: () => 'none',
       confirm: () => Promise.resolve(true),
       remove: (name) => Promise.resolve(void told.push(`${name} has gone`)),
@@ -60,7 +61,7 @@ function setUp(t: Test) {
     clock: { now: () => time.wall },
     maxStaleMilliseconds,
     onCaughtUp: (hasMissed) => told.push(hasMissed ? 'dropped' : 'closed'),
-    ...{ onForget: () => undefined, onNotice: () => undefined, holds: () => true },
+    ...{ onForget: () => undefined, onNotice: () => undefined, holds: () => true, inactive: () => [] },
   });
   t.teardown(() => heartbeat.close());
   const pass = (milliseconds: number): void => {

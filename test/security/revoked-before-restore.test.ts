@@ -1,5 +1,7 @@
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
+import { Roster } from '../../src/registry/gateways/roster.js';
+import type { InactiveReport } from '../../src/registry/ports.js';
 import { lift, listHeldBack } from '../../src/registry/restores/held-back.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { projectionFixture } from '../registry/projection-fixture.js';
@@ -106,4 +108,119 @@ onEachDatabase('where nobody is left who knows, it is said since when changes ar
   t.match(await database.selectFrom('restores').selectAll().execute(), [
     { found_at: time.now(), newest_at: newest, is_certain: 0 },
   ]);
+});
+
+/** A database that lacks two revocations, and an empty store. `report` is what a gateway remembers of them. */
+async function restoredBesideEmptyStore(t: Parameters<typeof projectionFixture>[0], url: string) {
+  const fixture = await projectionFixture(t, url);
+  const { context, database, projection, store } = fixture;
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+  const key = await createKey(context, 'test', id, { environment: 'live' });
+  await one.run();
+  await one.end();
+  const { lookup_id } = await database.selectFrom('api_keys').selectAll().executeTakeFirstOrThrow();
+  const generation = store.meta?.generation ?? '';
+  [store.meta, store.revision, store.change] = [null, 0, null];
+  store.records.clear();
+  const common = { merchantId: id, revision: 9 };
+  const lists = { ipAllowlist: null, originAllowlist: null };
+  const report: InactiveReport = {
+    ...{ name: 'inactive:g:0', instanceId: 'g', generation, revision: 9 },
+    entries: [
+      { name: `merchant:${id}`, value: { ...common, ...lists, name: '', status: 'ACTIVE', goLive: false } },
+      {
+        name: `key:${lookup_id}`,
+        value: {
+          ...common,
+          keyId: key.keyId,
+          environment: 'live',
+          status: 'REVOKED',
+          permissions: [],
+          expiresAt: null,
+        },
+      },
+      { name: `key:${'0'.repeat(64)}`, value: { ...common, keyId: 'key_other', status: 'REVOKED' } },
+    ],
+  };
+  const states = async () => {
+    const { status } = await database.selectFrom('api_keys').selectAll().executeTakeFirstOrThrow();
+    const { go_live } = await database.selectFrom('merchants').selectAll().executeTakeFirstOrThrow();
+    return { status, goLive: go_live };
+  };
+  const rosterOf = (projecting: typeof one) =>
+    new Roster({
+      ...{ database, store, projection: projecting, clock: fixture.time, timers: fixture.time },
+      ...{ longestLifetimeMilliseconds: 31_000, onWork: () => undefined },
+    });
+  return { ...fixture, keyId: key.keyId, merchantId: id, report, rosterOf, states };
+}
+
+onEachDatabase('what a gateway reports as revoked is held back before anything is written', async (t, url) => {
+  const { database, keyId, logged, merchantId, projector, report, states, store } = await restoredBesideEmptyStore(
+    t,
+    url,
+  );
+  store.inactive = [report];
+  const written: unknown[] = [];
+  store.onWrite = (entries) => void written.push(...entries.map(({ value }) => value));
+  projector.wake();
+  await projector.nextPass();
+  t.same(await states(), { status: 'REVOKED', goLive: 0 });
+  t.notMatch(written, [{ keyId, status: 'ACTIVE' }]);
+  t.same(await differences(database, store), []);
+  const held = await listHeldBack(database, paging);
+  t.same(
+    held.items.map(({ id, source }) => [id, source]).toSorted(),
+    [
+      [keyId, 'g'],
+      [merchantId, 'g'],
+    ].toSorted(),
+  );
+  t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+  t.same(store.inactive, [], 'and the report is removed');
+  t.match(
+    logged.find(({ message }) => message.startsWith('the database lacks changes that the store or a gateway knows')),
+    { details: { heldBack: 2 } },
+  );
+});
+
+onEachDatabase('a report that comes when all is written is held back before the gateway is granted', async (t, url) => {
+  const { database, projection, report, rosterOf, states, store } = await restoredBesideEmptyStore(t, url);
+  const next = projection('next');
+  await next.run();
+  t.same(await states(), { status: 'ACTIVE', goLive: 1 });
+  t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 0 }]);
+  store.inactive = [report];
+  await rosterOf(next).look();
+  t.same(await states(), { status: 'REVOKED', goLive: 0 });
+  t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+  t.same(store.inactive, []);
+});
+
+onEachDatabase('a report counts only where the database may lack changes', async (t, url) => {
+  const { context, database, projection, report, rosterOf, states, store, time } = await restoredBesideEmptyStore(
+    t,
+    url,
+  );
+  const next = projection('next');
+  await next.run();
+  time.advance(86_400_001);
+  store.inactive = [report];
+  await rosterOf(next).look();
+  t.same(
+    await states(),
+    { status: 'ACTIVE', goLive: 1 },
+    'not a day after a restore: somebody else may have written it',
+  );
+  t.same(store.inactive, []);
+
+  await database.deleteFrom('restores').execute();
+  await createMerchant(context, 'test', { name: 'y' });
+  await next.run();
+  store.inactive = [report];
+  await rosterOf(next).look();
+  t.same(await states(), { status: 'ACTIVE', goLive: 1 }, 'nor without one');
+  t.same(store.inactive, []);
 });

@@ -20,6 +20,13 @@ export interface Watch {
   stop(): Promise<void>;
 }
 
+/** A key or a merchant that the registry holds back since a restore. */
+export interface HeldBack {
+  readonly id: string;
+  /** Who knew: `store`, or the instance id of a gateway. */
+  readonly source: string;
+}
+
 interface Data {
   readonly id?: string;
   readonly keyId?: string;
@@ -38,6 +45,7 @@ const betweenTriesMilliseconds = 50;
 export class Scene {
   readonly deployment: Deployment;
   readonly #agent = new http.Agent({ keepAlive: true });
+  #isOver = false;
   #merchantId = '';
 
   private constructor(deployment: Deployment) {
@@ -47,6 +55,7 @@ export class Scene {
   static async start(t: Teardown, options: DeploymentOptions): Promise<Scene> {
     const scene = new Scene(await startDeployment(t, new History(), options));
     t.teardown(() => {
+      scene.#isOver = true;
       scene.#agent.destroy();
     });
     const body = { name: 'Shop', status: 'ACTIVE', goLive: true };
@@ -94,6 +103,16 @@ export class Scene {
     throw new Error('never: a revocation is in force');
   }
 
+  /** What is held back since the database was restored; empty while the registry does not respond. */
+  async heldBack(): Promise<readonly HeldBack[]> {
+    return (await this.#list('/restores/held')) as readonly HeldBack[];
+  }
+
+  /** The periods for which changes may be unknown, newest first. */
+  async restores(): Promise<readonly { readonly certain: boolean }[]> {
+    return (await this.#list('/restores')) as readonly { readonly certain: boolean }[];
+  }
+
   /** Asks a gateway once. */
   ask(gateway: Party, { key }: TestKey): Promise<Called> {
     const headers = { 'x-api-key': key, 'x-forwarded-proto': 'https', 'x-forwarded-for': callerAddress };
@@ -105,7 +124,7 @@ export class Scene {
     const seen: Called[] = [];
     const state = { isRunning: true };
     const asking = (async () => {
-      while (state.isRunning) {
+      while (state.isRunning && !this.#isOver) {
         seen.push(await this.ask(gateway, key));
         await wait(betweenRequestsMilliseconds);
       }
@@ -138,6 +157,14 @@ export class Scene {
       await wait(20);
     }
     return Math.round(performance.now() - begun);
+  }
+
+  async #list(path: string): Promise<readonly unknown[]> {
+    const { token, registries } = this.deployment;
+    const port = registries[0]?.port ?? 0;
+    const headers = { authorization: `Bearer ${token}` };
+    const called = await call({ port, method: 'GET', path, headers, agent: this.#agent, timeoutMilliseconds });
+    return (called.body.data ?? []) as readonly unknown[];
   }
 
   async #change(path: string, body: object): Promise<{ status: number | null; answered: number; data: Data }> {

@@ -75,22 +75,9 @@ export class RecordCache<Compiled extends object> {
     read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>,
     now: () => number = () => performance.now(),
   ) {
-    this.#limits = limits;
-    this.#hearing = hearing;
-    this.#read = read;
-    this.#now = now;
-    this.#known = new LRUCache({
-      ...growingTo(limits.maxEntries),
-      dispose: (_held, _id, reason) => {
-        if (reason === 'evict') this.#knownEvictions += 1;
-      },
-    });
-    this.#unknown = new LRUCache({
-      ...growingTo(limits.unknownMaxEntries),
-      dispose: (_held, _id, reason) => {
-        if (reason === 'evict') this.#unknownEvictions += 1;
-      },
-    });
+    [this.#limits, this.#hearing, this.#read, this.#now] = [limits, hearing, read, now];
+    this.#known = counted(limits.maxEntries, () => (this.#knownEvictions += 1));
+    this.#unknown = counted(limits.unknownMaxEntries, () => (this.#unknownEvictions += 1));
   }
 
   /**
@@ -178,6 +165,11 @@ export class RecordCache<Compiled extends object> {
     for (const id of this.#flights.keys()) this.#abandon(id);
   }
 
+  /** The records that are held, by their ids, whether they may be served or not. */
+  *held(): Generator<readonly [id: string, record: Compiled]> {
+    for (const [id, { value }] of this.#known.entries()) if (!(value instanceof KeyStoreUnavailable)) yield [id, value];
+  }
+
   get figures(): CacheFigures {
     return {
       known: { entries: this.#known.size, evictions: this.#knownEvictions },
@@ -244,4 +236,14 @@ export class RecordCache<Compiled extends object> {
     if (flight !== undefined) flight.mayBeHeld = false;
     this.#flights.delete(id);
   }
+}
+
+/** A bounded map that reports what it evicts for want of room. */
+function counted<Value extends object>(maxEntries: number, onEvict: () => void): LRUCache<string, Value> {
+  return new LRUCache<string, Value>({
+    ...growingTo(maxEntries),
+    dispose: (_value, _id, reason) => {
+      if (reason === 'evict') onEvict();
+    },
+  });
 }

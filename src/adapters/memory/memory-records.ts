@@ -4,7 +4,14 @@ import type { RecordRead, Records } from '../../gateway/ports.js';
 import { compileKeyRecord, compileMerchantRecord, MalformedRecord, parseMetaRecord } from '../../gateway/records.js';
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
 import type { MetaRecord } from '../../gateway/records.js';
-import type { Position, RecordsStore, SeenGateways, StoreEntry, StoreLook } from '../../registry/ports.js';
+import type {
+  InactiveReport,
+  Position,
+  RecordsStore,
+  SeenGateways,
+  StoreEntry,
+  StoreLook,
+} from '../../registry/ports.js';
 
 /** Records by their store key (`mg:meta`, `mg:key:<lookupId>`, `mg:merchant:<merchantId>`), as in the contract. */
 export type StoredRecords = Readonly<Record<string, unknown>>;
@@ -118,6 +125,15 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   /** The gateway reads what is published as it is written. */
+  /** The gateway reads these very records: it remembers nothing that they do not say. */
+  async *reports(): AsyncGenerator<InactiveReport> {
+    // There are none.
+  }
+
+  removeReports(): Promise<void> {
+    return Promise.resolve();
+  }
+
   gateways(): Promise<SeenGateways> {
     const { generation = null } = this.#meta ?? {};
     const { revision = 0 } = this.#position ?? {};
@@ -126,7 +142,7 @@ export class MemoryRecords implements Records, RecordsStore {
         ? null
         : { ...this.#gateway, revision, ...(generation === null ? {} : { generation }), lifetimeMilliseconds: 1 };
     return Promise.resolve({
-      ...{ epoch: 0, generation, isHearing: true },
+      ...{ epoch: 0, generation, isHearing: true, hasReports: false },
       gateways:
         acknowledgement === null
           ? []

@@ -3,13 +3,13 @@ const patienceMilliseconds = 2_000;
 
 /** The first grant of a gateway. Without one it asks Redis for each request, so it is worth a short wait. */
 export class FirstGrant {
-  readonly #onMissing: () => void;
+  readonly #onNotice: (notice: string) => void;
   #since: number | null = null;
   #isOver = false;
 
-  /** @param onMissing told when it is waited for no more */
-  constructor(onMissing: () => void) {
-    this.#onMissing = onMissing;
+  /** @param onNotice told when it is waited for no more */
+  constructor(onNotice: (notice: string) => void) {
+    this.#onNotice = onNotice;
   }
 
   /** Why no traffic should come yet; null where it may. */
@@ -24,6 +24,9 @@ export class FirstGrant {
     this.#since ??= performance.now();
     const isMissing = !hasLeave && performance.now() - this.#since >= patienceMilliseconds;
     this.#isOver = hasLeave || isMissing;
-    if (isMissing) this.#onMissing();
+    if (isMissing)
+      this.#onNotice(
+        'the registry has not enrolled this gateway: it holds no records, and asks Redis for each request',
+      );
   }
 }

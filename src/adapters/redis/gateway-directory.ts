@@ -60,9 +60,11 @@ export class GatewayDirectory {
     this.#since = monotonic();
   }
 
-  /** Notices came of these acknowledgements: they were written, or taken away. */
+  /** Notices came of these names: acknowledgements among them were written, or taken away. */
   heard(names: readonly string[]): void {
-    this.#hear(names, this.#now());
+    const acknowledgements = names.filter((name) => name.startsWith(this.#source.prefix));
+    if (acknowledgements.length === 0) return;
+    this.#hear(acknowledgements, this.#now());
     this.#next?.settle();
     this.#next = null;
   }

@@ -26,6 +26,19 @@ const acknowledgementForm = Type.Object({
   leaving: Type.Optional(Type.Boolean()),
 });
 
+/** The most records that one part of a report has. */
+export const recordsOfReport = 500;
+
+const reportForm = Type.Object({
+  instanceId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
+  generation,
+  revision: Type.Integer({ minimum: 0, maximum: highestRevision }),
+  entries: Type.Array(
+    Type.Object({ name: Type.String({ maxLength: 128, pattern: '^(key|merchant):' }), value: Type.Object({}) }),
+    { maxItems: recordsOfReport },
+  ),
+});
+
 const grantForm = Type.Object({ generation, beat, lifetimeMilliseconds });
 
 /** What a gateway writes under `mg:gateway:<instanceId>` in each beat. */
@@ -37,6 +50,13 @@ export type Acknowledgement = Static<typeof acknowledgementForm>;
  */
 export type Grant = Static<typeof grantForm>;
 
+/**
+ * What a gateway writes under `mg:inactive:<instanceId>:<part>` when the store has lost what it remembers: the keys and merchants that
+ * it holds as inactive, or as ending, and the change up to which it knew that history.
+ */
+export type InactiveReport = Static<typeof reportForm>;
+
+const checkReport = Compile(reportForm);
 const checkAcknowledgement = Compile(acknowledgementForm);
 const checkGrant = Compile(grantForm);
 
@@ -50,6 +70,12 @@ export function readAcknowledgement(text: string | null): Acknowledgement | null
 export function readGrant(text: string | null): Grant | null {
   const value = parsed(text);
   return checkGrant.Check(value) ? value : null;
+}
+
+/** A report as it is stored; null for one that cannot be used. */
+export function readReport(text: string | null): InactiveReport | null {
+  const value = parsed(text);
+  return checkReport.Check(value) ? value : null;
 }
 
 function parsed(text: string | null): unknown {

@@ -3,6 +3,8 @@ import { acknowledgementText } from './acknowledgement-text.js';
 import type { GatewayIdentity } from './acknowledgement-text.js';
 import { FirstGrant } from './first-grant.js';
 import { readGrant } from './gateway-records.js';
+import { InactiveMemory } from './inactive-memory.js';
+import type { InactiveMemoryOptions } from './inactive-memory.js';
 import type { Moment } from './lease.js';
 import type { Outage } from './outage.js';
 import type { RecordNames } from './record-names.js';
@@ -22,8 +24,8 @@ export interface HeartbeatOptions extends StandingOptions {
   readonly onCaughtUp: (hasMissed: boolean) => void;
   /** Told when nothing may be held any more: the registry does not wait for this gateway. */
   readonly onForget: () => void;
-  /** Told once of what operators should know, though requests are answered. */
-  readonly onNotice: (notice: string) => void;
+  /** The keys and merchants that are held, and are inactive or end some day. */
+  readonly inactive: InactiveMemoryOptions['held'];
 }
 
 const everyMilliseconds = 500;
@@ -40,6 +42,7 @@ export class Heartbeat {
   readonly standing: Standing;
   /** Why no traffic should come yet, though requests are answered. */
   readonly firstGrant: FirstGrant;
+  readonly #inactive: InactiveMemory;
   readonly #timer: NodeJS.Timeout;
   readonly #verdict = new Turn();
   #running: Promise<void> | null = null;
@@ -47,17 +50,14 @@ export class Heartbeat {
   /** The epoch of the link since which what is held was read: in another one notices may have been missed. */
   #heldEpoch = 0;
   #asking: Promise<void> | null = null;
-  #notice: string | null = null;
   #closed = false;
 
   constructor(options: HeartbeatOptions) {
     this.#options = options;
     this.standing = new Standing(options);
-    this.firstGrant = new FirstGrant(() => {
-      options.onNotice(
-        'the registry has not enrolled this gateway: it holds no records, and asks Redis for each request',
-      );
-    });
+    const { link, names, identity, inactive: held } = options;
+    this.#inactive = new InactiveMemory({ link, names, instanceId: identity.instanceId, held });
+    this.firstGrant = new FirstGrant(options.onNotice);
     this.#timer = setInterval(() => {
       if (this.#running === null) void this.beat();
     }, everyMilliseconds).unref();
@@ -118,6 +118,12 @@ export class Heartbeat {
     return proof;
   }
 
+  /** Everything has changed: what is held is dropped. */
+  everythingChanged(): void {
+    this.#drop();
+    this.doubt();
+  }
+
   /** Takes nothing for granted any more until the next beat. */
   doubt(): void {
     this.standing.doubt();
@@ -143,7 +149,7 @@ export class Heartbeat {
   }
 
   async #beat(): Promise<void> {
-    const { link, names, identity, onCaughtUp } = this.#options;
+    const { link, names, identity, onCaughtUp, outage } = this.#options;
     const { beat, at } = this.standing.lease.begin();
     if (this.standing.lease.isOver) this.#forget();
     const epoch = this.standing.epoch;
@@ -152,15 +158,13 @@ export class Heartbeat {
       const [meta, newest] = await link.readState();
       answered = true;
       const { servers } = link;
-      const found = this.standing.state.judge(
-        meta,
-        newest,
-        servers,
-        this.standing.state.isFormer ? null : this.standing.lease.generation,
-      );
+      const found = this.standing.judgeState(meta, newest, servers);
+      // The registry's database may lack what is held here: it has to know before another generation is taken on.
+      const { last } = this.standing;
+      if (found?.generation !== last?.generation) await this.#inactive.report(last, epoch);
       if (found === null || meta === null) {
         this.standing.judge(epoch, false);
-        this.#report(this.standing.state.reason);
+        outage.report(this.standing.state.reason);
         return;
       }
       if (servers === null && found.replicas !== null) throw new Error('it is not known yet which server this is');
@@ -175,7 +179,7 @@ export class Heartbeat {
       if (this.standing.lease.isOver) this.#forget();
       if (this.standing.epoch !== epoch) return;
       this.standing.acknowledgement.put(at);
-      this.#adopt(found);
+      this.standing.adopt(found);
       const isAsked = found.replicas !== null && link.witness(found.replicas) === 'others';
       if (found.replicas === null) this.standing.lease.assume(found.generation);
       else this.#granted(grant, found.generation);
@@ -188,11 +192,12 @@ export class Heartbeat {
       }
       this.standing.goodAt = at.monotonic;
       this.firstGrant.beat(this.standing.lease.enrolled);
-      this.#report(link.partLost);
+      if (this.standing.lease.enrolled) this.#inactive.clear();
+      outage.report(link.partLost);
     } catch (error) {
       this.standing.failure = error instanceof Error ? error.message : String(error);
       // A single beat that fails is not an outage yet, unless a connection tells of one.
-      if (!this.standing.isRecent) this.#report(String(error));
+      if (!this.standing.isRecent) outage.report(String(error));
     } finally {
       this.standing.answers = answered;
       if (this.standing.isJudged) this.#verdict.come();
@@ -212,27 +217,25 @@ export class Heartbeat {
     const isReply = error instanceof Error && error.name === 'ReplyError';
     if (isReply && this.standing.epoch === epoch) {
       const isBelieved = !this.standing.acknowledgement.isRefused;
-      if (isBelieved) this.#adopt(found);
+      if (isBelieved) this.standing.adopt(found);
       this.standing.judge(epoch, isBelieved);
     }
     throw error;
   }
 
-  #adopt(found: BelievedState): void {
-    this.standing.adopt(found);
-    const notice = this.standing.state.notNamed;
-    if (notice !== null && this.#notice === null) this.#options.onNotice(notice);
-    this.#notice = notice;
-  }
-
   #granted(grant: string | null, generation: string): void {
     const before = this.standing.lease.generation;
     this.standing.lease.granted(readGrant(grant), generation);
-    if (before !== null && this.standing.lease.generation !== before) this.#options.onForget();
+    if (before !== null && this.standing.lease.generation !== before) this.#drop();
   }
 
   #forget(): void {
     this.standing.lease.end();
+    this.#drop();
+  }
+
+  #drop(): void {
+    this.#inactive.remember(this.standing.last);
     this.#options.onForget();
   }
 
@@ -241,10 +244,5 @@ export class Heartbeat {
     const { lifetimeMilliseconds } = this.standing.lease;
     const said = { beat, lifetimeMilliseconds, now: Math.max(0, Math.round(clock.now())), ...leaving };
     return acknowledgementText(identity, found, said, names.gateway(identity.instanceId));
-  }
-
-  #report(problem: string | null): void {
-    if (problem === null) this.#options.outage.recovered();
-    else this.#options.outage.failed(new Error(problem));
   }
 }

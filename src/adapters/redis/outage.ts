@@ -21,6 +21,12 @@ export class Outage {
     this.#events.onLost(reason);
   };
 
+  /** Takes in what is wrong; null: nothing is. */
+  report(problem: string | null): void {
+    if (problem === null) this.recovered();
+    else this.failed(new Error(problem));
+  }
+
   readonly recovered = (): void => {
     if (this.#lostAt === null) return;
     const lostFor = performance.now() - this.#lostAt;

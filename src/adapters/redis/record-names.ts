@@ -58,6 +58,16 @@ export class RecordNames {
     return `${this.#prefix}grant:${instanceId}`;
   }
 
+  /** What a gateway reports as inactive before it takes on another generation; it is cut into parts. */
+  inactive(instanceId: string, part: number): string {
+    return `${this.inactivePrefix}${instanceId}:${part}`;
+  }
+
+  /** What the name of every such report begins with. */
+  get inactivePrefix(): string {
+    return `${this.#prefix}inactive:`;
+  }
+
   /** What a merchant may still ask. Environments on one Redis are apart: trials must not use up what is for payments. */
   rate(environment: Environment, merchantId: string): string {
     return `${this.#prefix}rate:${environment}:${merchantId}`;

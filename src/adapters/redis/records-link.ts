@@ -30,8 +30,10 @@ export interface RecordsLink {
    * @throws KeyStoreUnavailable where it is known why nothing can be said about this record now
    */
   read(name: string, generation: string): Promise<string | null>;
+  /** Writes a text, which ends by itself after some time. */
+  write(text: AcknowledgementText): Promise<void>;
   /**
-   * Writes an acknowledgement, which ends by itself after some time.
+   * Writes an acknowledgement.
    * @returns the text of the grant, as it was after that
    */
   acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null>;
@@ -47,7 +49,7 @@ export interface RecordsLink {
   close(): void;
 }
 
-/** What a gateway acknowledges, as it is written. */
+/** What a gateway writes of itself, an acknowledgement say, and for how long it stands. */
 export interface AcknowledgementText {
   readonly name: string;
   readonly text: string;

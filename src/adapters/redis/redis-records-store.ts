@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import type { MetaRecord } from '../../gateway/records.js';
 import type {
   GatewayGrant,
+  InactiveReport,
   Position,
   RecordsStore,
   SeenGateways,
@@ -12,20 +13,20 @@ import { connectRedis, openAnew } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { damagedText } from './damaged-text.js';
 import { GatewayDirectory } from './gateway-directory.js';
+import { InactiveReports } from './inactive-reports.js';
 import { InvalidationListener } from './invalidation-listener.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
 import { highestThatStayed, recordWrite } from './record-write.js';
 import { changeIn, changeText, revisionIn } from './revision.js';
-import { factsOf, SameServer } from './same-server.js';
+import { ReplicaCount, SameServer } from './same-server.js';
 import { scanNames } from './scan-names.js';
 import { SentinelMajority } from './sentinel-majority.js';
 import { entriesOf, namesServers, storedMeta } from './store-state.js';
 import { WriterMark } from './writer-mark.js';
 
 const entriesAtATime = 500;
-const replicasEveryMilliseconds = 5_000;
 const leavingMilliseconds = 1_000;
 
 /** The gateways' store on one server, or on that which the sentinels name, as the registry writes it. */
@@ -39,28 +40,32 @@ export class RedisRecordsStore implements RecordsStore {
   readonly #prefix: string;
   readonly #names: RecordNames;
   readonly #directory: GatewayDirectory;
+  readonly #reports: InactiveReports;
   readonly #mark: WriterMark;
   #flushes = 0;
-  #replicas: { readonly most: number; readonly askedAt: number };
+  readonly #replicas: ReplicaCount;
   #leftAt = -Infinity;
 
   constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
-    this.#prefix = prefix;
-    this.#names = new RecordNames(prefix);
+    [this.#prefix, this.#names] = [prefix, new RecordNames(prefix)];
     const outage = new Outage(events);
     const [redis, listening] = [connectRedis(address, outage.failed), connectRedis(address, outage.failed)];
     [this.#redis, this.#listening] = [redis, listening];
     this.#same = new SameServer(redis, listening, outage.recovered);
     redis.on('close', () => {
-      this.#directory.missed(); // the next one may lead to another server
+      missed(); // the next one may lead to another server
     });
-    const gateways = this.#names.gateway('');
+    const [gateways, reports] = [this.#names.gateway(''), this.#names.inactivePrefix];
     const missed = (): void => {
       this.#directory.missed();
+      this.#reports.missed();
     };
-    this.#listener = new InvalidationListener(listening, [gateways], {
+    const scan = (prefix: string): AsyncIterable<string> => scanNames(redis, prefix);
+    this.#reports = new InactiveReports(reports, scan, (name) => redis.get(name).catch(damagedText));
+    this.#listener = new InvalidationListener(listening, [gateways, reports], {
       onChanged: (names) => {
         this.#directory.heard(names);
+        this.#reports.noticed(names);
       },
       onEverythingChanged: () => {
         this.#flushes += 1;
@@ -69,8 +74,7 @@ export class RedisRecordsStore implements RecordsStore {
       onListening: missed,
       onDeaf: missed,
     });
-    const isHearing = (): boolean => this.#listener.hearing && this.#same.holds;
-    const epoch = (): number => this.#epoch;
+    const [isHearing, epoch] = [() => this.#listener.hearing && this.#same.holds, () => this.#epoch];
     this.#directory = new GatewayDirectory({
       prefix: gateways,
       get hearing() {
@@ -80,12 +84,12 @@ export class RedisRecordsStore implements RecordsStore {
         return epoch();
       },
       catchUp: () => this.#listener.catchUp(),
-      names: () => scanNames(redis, gateways),
+      names: () => scan(gateways),
       read: (names) => this.#readAcknowledgements(names),
     });
     this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
     // One name in front of a pair that fails over by itself may hide its replicas: only the operator knows of them then.
-    this.#replicas = { most: address.sentinels === null ? (address.replicas ?? 0) : 0, askedAt: -Infinity };
+    this.#replicas = new ReplicaCount(redis, address.sentinels === null ? (address.replicas ?? 0) : 0);
     this.#mark = new WriterMark(redis, this.#names.writer);
   }
 
@@ -101,7 +105,7 @@ export class RedisRecordsStore implements RecordsStore {
       this.#readTogether([meta, revision, change]),
       this.#requireMaster(),
     ]);
-    await this.#countReplicas();
+    await this.#replicas.count();
     const newest = revisionIn(revisionText ?? null) ?? 0;
     return {
       ...{ epoch, servers: this.#servers, replicas: this.#replicas.most, isWhole: true },
@@ -144,7 +148,15 @@ export class RedisRecordsStore implements RecordsStore {
 
   async gateways(roster: readonly string[]): Promise<SeenGateways> {
     const epoch = this.#epoch;
-    return { epoch, ...(await this.#directory.list(roster)) };
+    return { epoch, ...(await this.#directory.list(roster)), hasReports: this.#reports.isPending };
+  }
+
+  reports(): AsyncIterable<InactiveReport> {
+    return this.#reports.all();
+  }
+
+  removeReports(names: readonly string[]): Promise<void> {
+    return this.#delete(names);
   }
 
   nextAcknowledgement(): Promise<void> {
@@ -157,10 +169,8 @@ export class RedisRecordsStore implements RecordsStore {
     await resultsOf(pipeline);
   }
 
-  async removeGateways(instanceIds: readonly string[]): Promise<void> {
-    const pipeline = this.#redis.pipeline();
-    for (const id of instanceIds) pipeline.del(this.#names.grant(id)).del(this.#names.gateway(id));
-    await resultsOf(pipeline);
+  removeGateways(instanceIds: readonly string[]): Promise<void> {
+    return this.#delete(instanceIds.flatMap((id) => [this.#names.grant(id), this.#names.gateway(id)]));
   }
 
   async read(names: readonly string[]): Promise<StoreEntry[]> {
@@ -180,6 +190,12 @@ export class RedisRecordsStore implements RecordsStore {
     this.#redis.disconnect();
     this.#listening.disconnect();
     return Promise.resolve();
+  }
+
+  async #delete(names: readonly string[]): Promise<void> {
+    const pipeline = this.#redis.pipeline();
+    for (const name of names) pipeline.del(name);
+    await resultsOf(pipeline);
   }
 
   get #epoch(): number {
@@ -209,13 +225,6 @@ export class RedisRecordsStore implements RecordsStore {
       for (const one of [this.#redis, this.#listening]) openAnew(one);
     }
     throw new Error('no majority of the configured sentinels names this server as the master');
-  }
-
-  /** The most that were seen: one that is away for a moment can still take the server's place. */
-  async #countReplicas(): Promise<void> {
-    if (performance.now() - this.#replicas.askedAt < replicasEveryMilliseconds) return;
-    const { replicas } = await factsOf(this.#redis);
-    this.#replicas = { most: Math.max(this.#replicas.most, replicas), askedAt: performance.now() };
   }
 
   async #readAcknowledgements(

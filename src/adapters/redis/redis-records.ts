@@ -10,6 +10,7 @@ import { SlotMoved } from './cluster/cluster-calls.js';
 import { ClusterLink } from './cluster/cluster-link.js';
 import type { RedisAddress } from './connection.js';
 import { Heartbeat } from './heartbeat.js';
+import { inactiveAmong } from './inactive-memory.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
@@ -55,9 +56,7 @@ export class RedisRecords implements Records {
         else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
       },
       onEverythingChanged: () => {
-        this.#keys.dropAll();
-        this.#merchants.dropAll();
-        this.#heartbeat.doubt();
+        this.#heartbeat.everythingChanged();
       },
       onListening: () => {
         // What is held is dropped by the next beat, before that acknowledges a revision. Until then it may be served as stale.
@@ -87,6 +86,7 @@ export class RedisRecords implements Records {
         this.#keys.dropAll();
         this.#merchants.dropAll();
       },
+      inactive: () => inactiveAmong(this.#keys.held(), this.#merchants.held()),
       holds: () => this.#keys.figures.known.entries > 0,
       onNotice: options.onNotice ?? (() => undefined),
     });

@@ -84,6 +84,33 @@ export class SameServer {
   }
 }
 
+const replicasEveryMilliseconds = 5_000;
+
+/** The most replicas that were seen behind a server: one that is away for a moment can still take the server's place. */
+export class ReplicaCount {
+  readonly #redis: Redis;
+  #most: number;
+  #askedAt = -Infinity;
+
+  /** @param atLeast as many as the operator knows of */
+  constructor(redis: Redis, atLeast: number) {
+    this.#redis = redis;
+    this.#most = atLeast;
+  }
+
+  get most(): number {
+    return this.#most;
+  }
+
+  /** Asks again, now and then. */
+  async count(): Promise<void> {
+    if (performance.now() - this.#askedAt < replicasEveryMilliseconds) return;
+    const { replicas } = await factsOf(this.#redis);
+    this.#most = Math.max(this.#most, replicas);
+    this.#askedAt = performance.now();
+  }
+}
+
 /** Asks a server about itself. Rejects for no answer. */
 export async function factsOf(redis: Redis): Promise<ServerFacts> {
   const [server, replication] = await Promise.all([sectionOf(redis, 'server'), sectionOf(redis, 'replication')]);

@@ -69,12 +69,12 @@ export class ServerLink implements RecordsLink {
     await this.#listener.catchUp();
   }
 
-  async acknowledge(
-    { name, text, lifetimeMilliseconds }: AcknowledgementText,
-    grantName: string,
-  ): Promise<string | null> {
-    const written = this.#redis.set(name, text, 'PX', lifetimeMilliseconds);
-    const [, grant] = await Promise.all([written, this.#get(grantName)]);
+  async write({ name, text, lifetimeMilliseconds }: AcknowledgementText): Promise<void> {
+    await this.#redis.set(name, text, 'PX', lifetimeMilliseconds);
+  }
+
+  async acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null> {
+    const [, grant] = await Promise.all([this.write(acknowledgement), this.#get(grantName)]);
     return grant;
   }
 

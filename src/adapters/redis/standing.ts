@@ -13,6 +13,8 @@ export interface StandingOptions {
   readonly maxStaleMilliseconds: number;
   /** Whether any record is held. */
   readonly holds: () => boolean;
+  /** Told once of what operators should know, though requests are answered. */
+  readonly onNotice: (notice: string) => void;
 }
 
 /**
@@ -37,6 +39,7 @@ export class Standing {
   /** Whether no other server can take the place of this one, so that it may always be asked. */
   #isAlone = false;
   #last: BelievedState | null = null;
+  #notice: string | null = null;
 
   constructor(options: StandingOptions) {
     this.#options = options;
@@ -123,9 +126,17 @@ export class Standing {
     this.#believed = isBelieved ? epoch : NaN;
   }
 
+  /** Judges what the store says of itself, beside what this gateway remembers of it. Parameters and result are those of `StoreState`. */
+  judgeState(meta: string | null, newest: string | null, servers: RecordsLink['servers']): BelievedState | null {
+    return this.state.judge(meta, newest, servers, this.state.isFormer ? null : this.lease.generation);
+  }
+
   /** Takes on what is believed. */
   adopt(found: BelievedState): void {
     this.state.adopt(found);
+    const notice = this.state.notNamed;
+    if (notice !== null && this.#notice === null) this.#options.onNotice(notice);
+    this.#notice = notice;
     this.#last = found;
     this.#isAlone = found.replicas === null || this.#options.link.witness(found.replicas) === 'none';
   }

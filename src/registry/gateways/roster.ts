@@ -5,6 +5,7 @@ import { readHistory } from '../projection/history.js';
 import type { History } from '../projection/history.js';
 import type { Clock, GatewayGrant, Logger, RecordsStore, SeenGateway, SeenGateways, Timers } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { holdBackLate } from '../restores/restores.js';
 import type { RegistryTables } from '../tables.js';
 
 type Row = Selectable<RegistryTables['gateways']>;
@@ -12,7 +13,10 @@ type Row = Selectable<RegistryTables['gateways']>;
 /** What the roster is kept with. */
 export interface RosterOptions {
   readonly database: RegistryDatabase;
-  readonly store: Pick<RecordsStore, 'gateways' | 'grant' | 'removeGateways'>;
+  readonly store: Pick<
+    RecordsStore,
+    'gateways' | 'grant' | 'removeGateways' | 'names' | 'read' | 'reports' | 'removeReports'
+  >;
   readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
   readonly clock: Clock;
   readonly timers: Timers;
@@ -77,6 +81,8 @@ export class Roster {
     }
     // After what was seen: a process that was paused here can only echo what it had seen before.
     if (!(await projection.lease.take())) return;
+    // Before any grant: a gateway that has one forgets what it reported.
+    if (seen.hasReports) await this.#holdBackLate();
     const byId = new Map(seen.gateways.map((one) => [one.instanceId, one]));
     const over = rows.filter((row) => isOver(row, byId.get(row.instance_id), seen)).slice(0, mostAtOnce);
     const known = new Set(rows.map((row) => row.instance_id));
@@ -89,6 +95,13 @@ export class Roster {
     if (current.length > 0) await store.removeGateways(current.map((row) => row.instance_id));
     if (fresh.length > 0) onWork();
     await this.#grant(rows, byId, { epoch, history });
+  }
+
+  async #holdBackLate(): Promise<void> {
+    const { onWork, logger } = this.#options;
+    const heldBack = await holdBackLate(this.#options, onWork);
+    if (heldBack === 0) return;
+    logger?.warn({ heldBack }, 'a gateway knows of revocations that the database lacks: see "restores held"');
   }
 
   /** @returns false where the lease was lost */

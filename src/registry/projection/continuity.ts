@@ -8,6 +8,14 @@ export interface ContinuityOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly longestLifetimeMilliseconds: number;
+  /** Resolves when gateways that can reach the store have reported what they remember; at once where it is not given. */
+  readonly untilReported?: () => Promise<void>;
+}
+
+/** What somebody knows of the history: an acknowledgement or a report of a gateway. */
+interface Claim {
+  readonly generation?: string | undefined;
+  readonly revision: number;
 }
 
 /** What a store that is not as it was left means. */
@@ -61,22 +69,28 @@ export class Continuity {
 
   /** Judges a store that is not what the database says that it was left as. */
   async assess(look: StoreLook, history: History): Promise<Loss> {
+    const { store, untilReported } = this.#options;
+    const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
+    const loss = await this.#judge(look, history, claims);
+    if (!loss.isDoubtful) return loss;
+    // Gateways that do not believe the store acknowledge nothing in it, but they report what they remember.
+    await untilReported?.();
+    for await (const { generation, revision } of store.reports()) claims.push({ generation, revision });
+    return this.#judge(look, history, claims);
+  }
+
+  async #judge(look: StoreLook, history: History, claims: readonly Claim[]): Promise<Loss> {
     const { store, longestLifetimeMilliseconds } = this.#options;
-    const acknowledgements = (await store.gateways([])).gateways.flatMap(
-      ({ acknowledgement }) => acknowledgement ?? [],
-    );
     const generations = new Set(
-      [look.meta?.generation, this.#last?.generation, ...acknowledgements.map(({ generation }) => generation)].filter(
+      [look.meta?.generation, this.#last?.generation, ...claims.map(({ generation }) => generation)].filter(
         (generation) => typeof generation === 'string',
       ),
     );
-    const known = Math.max(
-      ...[look.revision, this.#last?.revision ?? 0, ...acknowledgements.map(({ revision }) => revision)],
-    );
+    const known = Math.max(...[look.revision, this.#last?.revision ?? 0, ...claims.map(({ revision }) => revision)]);
     const isBehind = known > history.revision || (await this.#isStrange(look, history, generations));
     // Nobody can have read what was never there; nor what ends with this process.
     const isUntouched = history.revision === 0 && look.meta === null && look.revision === 0;
-    const isNew = isUntouched && history.isOpen && acknowledgements.length === 0;
+    const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
     // An earlier release of the registry names no servers, and its gateways need no grant.
     const hasGrants = look.meta === null || (look.meta.generation !== null && look.meta.servers !== undefined);

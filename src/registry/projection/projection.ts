@@ -18,6 +18,8 @@ export interface ProjectionOptions extends LeaseOptions {
   readonly newGeneration: () => string;
   /** How long a gateway may use what it holds at most, and a second. */
   readonly longestLifetimeMilliseconds: number;
+  /** As in `ContinuityOptions`. */
+  readonly untilReported?: () => Promise<void>;
   /** Asked between two batches. */
   readonly shouldStop?: () => boolean;
   readonly logger?: Logger | undefined;

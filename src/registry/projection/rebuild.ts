@@ -2,7 +2,7 @@ import { ulid } from 'ulid';
 import type { MetaRecord } from '../../gateway/records.js';
 import type { Clock, Logger, Position, RecordsStore, StoredMeta, StoreLook } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { holdBackFromStore, noteRestore } from '../restores/restores.js';
+import { holdBackFromReports, holdBackFromStore, noteRestore } from '../restores/restores.js';
 import type { Loss } from './continuity.js';
 import { beginGeneration, databaseName, readHistory } from './history.js';
 import type { History } from './history.js';
@@ -68,7 +68,7 @@ export class Rebuild {
     if (!(await this.#finish([], 0, (transaction) => beginGeneration(transaction, begun)))) return null;
     onBegun(generation, loss);
     if (loss.isDoubtful) await noteRestore(this.#options, loss.isBehind);
-    // Before anything is written: the store is the one that knows.
+    // Before anything is written: the store is the one that knows, or gateways are.
     if (loss.isBehind && !(await this.#holdBack())) return null;
 
     const { revision } = await readHistory(database);
@@ -116,12 +116,11 @@ export class Rebuild {
 
   async #holdBack(): Promise<boolean> {
     const { mayGoOn, logger } = this.#options;
-    const count = await holdBackFromStore(this.#options, mayGoOn);
-    logger?.warn(
-      { heldBack: count },
-      'the database lacks changes that the store knows: was it restored from a backup? See "restores list"',
-    );
-    return count !== null;
+    const ofStore = await holdBackFromStore(this.#options, mayGoOn);
+    if (ofStore === null) return false;
+    const heldBack = ofStore + (await holdBackFromReports(this.#options));
+    logger?.warn({ heldBack }, 'the database lacks changes that the store or a gateway knows; see "restores list"');
+    return true;
   }
 }
 

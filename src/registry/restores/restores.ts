@@ -4,11 +4,13 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { holdBack } from './held-back.js';
 
 const pageLength = 500;
+/** A gateway's report ends by then. */
+const reportMilliseconds = 86_400_000;
 
 /** What is worked with after the database went back. */
 export interface RestoreOptions {
   readonly database: RegistryDatabase;
-  readonly store: Pick<RecordsStore, 'names' | 'read'>;
+  readonly store: Pick<RecordsStore, 'names' | 'read' | 'reports' | 'removeReports'>;
   readonly clock: Clock;
 }
 
@@ -51,5 +53,37 @@ export async function holdBackFromStore(
     }
     await hold();
   }
+  return count;
+}
+
+/** Holds back everything that a gateway reports as inactive under a later revision, and takes the reports away. @returns how many */
+export async function holdBackFromReports(options: RestoreOptions, onChange = (): void => undefined): Promise<number> {
+  const { store } = options;
+  const names: string[] = [];
+  let count = 0;
+  for await (const { name, instanceId, entries } of store.reports()) {
+    count += await holdBack({ ...options, onChange }, entries, instanceId);
+    names.push(name);
+  }
+  if (names.length > 0) await store.removeReports(names);
+  return count;
+}
+
+/**
+ * Holds back what gateways report after every record was written: they could not reach the store before. Where nothing was
+ * doubtful lately the database lacks nothing, and the reports are taken away.
+ * @returns how many are held back
+ */
+export async function holdBackLate(options: RestoreOptions, onChange: () => void): Promise<number> {
+  const { database, store, clock } = options;
+  const newest = await database.selectFrom('restores').selectAll().orderBy('seq', 'desc').limit(1).executeTakeFirst();
+  if (newest === undefined || clock.now() - newest.found_at > reportMilliseconds) {
+    const names: string[] = [];
+    for await (const { name } of store.reports()) names.push(name);
+    if (names.length > 0) await store.removeReports(names);
+    return 0;
+  }
+  const count = await holdBackFromReports(options, onChange);
+  if (count > 0) await database.updateTable('restores').set({ is_certain: 1 }).where('seq', '=', newest.seq).execute();
   return count;
 }

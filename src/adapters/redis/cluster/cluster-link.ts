@@ -63,12 +63,12 @@ export class ClusterLink implements RecordsLink {
     return text ?? this.#readWithMarker(name, slot, generation);
   }
 
-  async acknowledge(
-    { name, text, lifetimeMilliseconds }: AcknowledgementText,
-    grantName: string,
-  ): Promise<string | null> {
-    const command = ['SET', name, text, 'PX', String(lifetimeMilliseconds)];
-    const [, grant] = await Promise.all([callOne(this.#masters, { name, command }), this.#get(grantName)]);
+  async write({ name, text, lifetimeMilliseconds }: AcknowledgementText): Promise<void> {
+    await callOne(this.#masters, { name, command: ['SET', name, text, 'PX', String(lifetimeMilliseconds)] });
+  }
+
+  async acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null> {
+    const [, grant] = await Promise.all([this.write(acknowledgement), this.#get(grantName)]);
     return grant;
   }
 

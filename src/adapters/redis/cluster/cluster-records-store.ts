@@ -1,6 +1,7 @@
 import type { MetaRecord } from '../../../gateway/records.js';
 import type {
   GatewayGrant,
+  InactiveReport,
   Position,
   RecordsStore,
   SeenGateways,
@@ -10,6 +11,7 @@ import type {
 import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
 import { GatewayDirectory } from '../gateway-directory.js';
+import { InactiveReports } from '../inactive-reports.js';
 import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
 import { RecordNames } from '../record-names.js';
@@ -48,6 +50,7 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly #prefix: string;
   readonly #names: RecordNames;
   readonly #directory: GatewayDirectory;
+  readonly #reports: InactiveReports;
   readonly #outage: Outage;
   /** What the masters were when everything began to be written anew. */
   #base = -1;
@@ -58,35 +61,40 @@ export class ClusterRecordsStore implements RecordsStore {
     this.#prefix = prefix;
     this.#names = new RecordNames(prefix);
     this.#outage = new Outage(events);
+    const [gateways, reports] = [this.#names.gateway(''), this.#names.inactivePrefix];
+    const missed = (): void => {
+      this.#directory.missed();
+      this.#reports.missed();
+    };
     const masters = new ClusterMasters({
       address,
-      prefixes: [this.#names.gateway('')],
+      prefixes: [gateways, reports],
       onError: this.#outage.failed,
       events: {
         onChanged: (names) => {
           this.#directory.heard(names);
+          this.#reports.noticed(names);
         },
-        onEverythingChanged: () => {
-          this.#directory.missed();
-        },
-        onListening: () => {
-          this.#directory.missed();
-        },
-        onDeaf: () => {
-          this.#directory.missed();
-        },
+        onEverythingChanged: missed,
+        onListening: missed,
+        onDeaf: missed,
         onReady: () => undefined,
       },
     });
+    this.#reports = new InactiveReports(
+      reports,
+      (prefix) => this.#scan(prefix),
+      (name) => this.#get(name),
+    );
     this.#directory = new GatewayDirectory({
-      prefix: this.#names.gateway(''),
+      prefix: gateways,
       // An acknowledgement may be at a master that is not known yet, so nothing is said before all agree who they are.
       hearing: true,
       get epoch() {
         return masters.epoch;
       },
       catchUp: () => this.#agree(),
-      names: () => this.#scan(this.#names.gateway('')),
+      names: () => this.#scan(gateways),
       read: (names) => this.#read(names),
     });
     this.#masters = masters;
@@ -160,7 +168,15 @@ export class ClusterRecordsStore implements RecordsStore {
 
   async gateways(roster: readonly string[]): Promise<SeenGateways> {
     const { epoch } = this.#masters;
-    return { epoch, ...(await this.#directory.list(roster)) };
+    return { epoch, ...(await this.#directory.list(roster)), hasReports: this.#reports.isPending };
+  }
+
+  reports(): AsyncIterable<InactiveReport> {
+    return this.#reports.all();
+  }
+
+  removeReports(names: readonly string[]): Promise<void> {
+    return this.#remove(names);
   }
 
   nextAcknowledgement(): Promise<void> {
@@ -177,11 +193,7 @@ export class ClusterRecordsStore implements RecordsStore {
 
   async removeGateways(instanceIds: readonly string[]): Promise<void> {
     for (const nameOf of [this.#names.grant.bind(this.#names), this.#names.gateway.bind(this.#names)]) {
-      const names = instanceIds.map(nameOf);
-      await callEach(
-        this.#masters,
-        names.map((name) => ({ name, command: ['DEL', name] })),
-      );
+      await this.#remove(instanceIds.map(nameOf));
     }
   }
 
@@ -204,6 +216,11 @@ export class ClusterRecordsStore implements RecordsStore {
     await this.#masters.agree();
     await this.#masters.catchUp();
     this.#outage.recovered();
+  }
+
+  async #remove(names: readonly string[]): Promise<void> {
+    const calls = names.map((name) => ({ name, command: ['DEL', name] }));
+    await callEach(this.#masters, calls);
   }
 
   async *#scan(prefix: string): AsyncGenerator<string> {

@@ -1,0 +1,49 @@
+import type { InactiveReport } from '../../registry/ports.js';
+import { readReport } from './gateway-records.js';
+
+/** What gateways report as inactive. Nobody looks for reports before a notice tells that there may be some. */
+export class InactiveReports {
+  readonly #prefix: string;
+  readonly #scan: (prefix: string) => AsyncIterable<string>;
+  readonly #read: (name: string) => Promise<string | null>;
+  /** Notices that came, and times at which some may have been missed. */
+  #count = 1;
+  #readUpTo = 0;
+
+  /**
+   * @param prefix what the name of every report begins with
+   * @param scan the names that begin so; one that comes meanwhile may be left out
+   * @param read the text of one; null where it is gone
+   */
+  constructor(
+    prefix: string,
+    scan: (prefix: string) => AsyncIterable<string>,
+    read: (name: string) => Promise<string | null>,
+  ) {
+    [this.#prefix, this.#scan, this.#read] = [prefix, scan, read];
+  }
+
+  /** Notices came of these names. */
+  noticed(names: readonly string[]): void {
+    if (names.some((name) => name.startsWith(this.#prefix))) this.#count += 1;
+  }
+
+  /** Some may have been written without a notice. */
+  missed(): void {
+    this.#count += 1;
+  }
+
+  /** Whether there may be some that were not read. */
+  get isPending(): boolean {
+    return this.#readUpTo < this.#count;
+  }
+
+  async *all(): AsyncGenerator<InactiveReport> {
+    const count = this.#count;
+    for await (const name of this.#scan(this.#prefix)) {
+      const report = readReport(await this.#read(name));
+      if (report !== null) yield { name, ...report };
+    }
+    this.#readUpTo = count;
+  }
+}

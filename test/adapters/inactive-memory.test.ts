@@ -1,0 +1,118 @@
+import t from 'tap';
+import { readReport } from '../../src/adapters/redis/gateway-records.js';
+import { InactiveMemory, inactiveAmong } from '../../src/adapters/redis/inactive-memory.js';
+import { RecordNames } from '../../src/adapters/redis/record-names.js';
+import { compileKeyRecord, compileMerchantRecord } from '../../src/gateway/records.js';
+
+const known = { generation: 'r_1', revision: 20 };
+
+interface Entry {
+  readonly name: string;
+  readonly value: object;
+}
+
+function setUp() {
+  const written = new Map<string, { readonly text: string; readonly lifetimeMilliseconds: number }>();
+  const state = { held: [] as Entry[], fails: false };
+  const memory = new InactiveMemory({
+    link: {
+      write: ({ name, ...rest }) => {
+        if (state.fails) return Promise.reject(new Error('Redis is full'));
+        written.set(name, rest);
+        return Promise.resolve();
+      },
+    },
+    names: new RecordNames('mg:'),
+    instanceId: 'g',
+    held: () => state.held,
+  });
+  const names = () =>
+    [...written.values()].flatMap(({ text }) => readReport(text)?.entries.map(({ name }) => name) ?? ['unreadable']);
+  return { memory, names, state, written };
+}
+
+t.test('what is held as inactive is reported once over the same connections', async (t) => {
+  const { memory, names, state, written } = setUp();
+  await memory.report(known, 1);
+  t.equal(written.size, 0, 'nothing is held');
+  state.held = [{ name: 'key:a', value: { revision: 3 } }];
+  await memory.report(known, 2);
+  t.same([...written.keys()], ['mg:inactive:g:0']);
+  t.match(readReport(written.get('mg:inactive:g:0')?.text ?? null), { instanceId: 'g', ...known });
+  t.equal(written.get('mg:inactive:g:0')?.lifetimeMilliseconds, 86_400_000);
+  written.clear();
+  await memory.report(known, 2);
+  t.equal(written.size, 0);
+  await memory.report(known, 3);
+  t.same(names(), ['key:a'], 'another server may have lost it again');
+});
+
+t.test('what was dropped is remembered until the gateway is enrolled again', async (t) => {
+  const { memory, names, state, written } = setUp();
+  state.held = [{ name: 'key:a', value: {} }];
+  memory.remember(known);
+  state.held = [{ name: 'merchant:m', value: {} }];
+  await memory.report(known, 1);
+  t.same(names(), ['key:a', 'merchant:m']);
+  memory.clear();
+  written.clear();
+  state.held = [];
+  await memory.report(known, 2);
+  t.equal(written.size, 0);
+  memory.remember(null);
+  await memory.report(null, 3);
+  t.equal(written.size, 0, 'a gateway that has believed no store knows nothing');
+});
+
+t.test('a report that cannot be written is written by the next beat', async (t) => {
+  const { memory, names, state } = setUp();
+  state.held = [{ name: 'key:a', value: {} }];
+  state.fails = true;
+  await memory.report(known, 1);
+  t.same(names(), []);
+  state.fails = false;
+  await memory.report(known, 1);
+  t.same(names(), ['key:a']);
+});
+
+t.test('a long report is cut into parts', async (t) => {
+  const { memory, names, state, written } = setUp();
+  state.held = Array.from({ length: 1_001 }, (_, index) => ({ name: `key:${index}`, value: {} }));
+  await memory.report(known, 1);
+  t.same([...written.keys()], ['mg:inactive:g:0', 'mg:inactive:g:1', 'mg:inactive:g:2']);
+  t.equal(names().length, 1_001);
+});
+
+t.test('only what is inactive or ends some day is remembered', (t) => {
+  const key = { keyId: 'k', merchantId: 'm', environment: 'live', permissions: ['*'], revision: 5 };
+  const keys = [
+    ['good', compileKeyRecord({ ...key, status: 'ACTIVE', expiresAt: null })],
+    ['revoked', compileKeyRecord({ ...key, status: 'REVOKED', expiresAt: null })],
+    ['ends', compileKeyRecord({ ...key, status: 'ACTIVE', expiresAt: '2026-01-01T00:00:00.000Z' })],
+  ] as const;
+  const merchant = { name: 'x', ipAllowlist: ['8.8.8.8'], originAllowlist: null, revision: 6 };
+  const merchantOf = (merchantId: string, status: string, goLive: boolean) =>
+    [merchantId, compileMerchantRecord({ ...merchant, merchantId, status, goLive })] as const;
+  const merchants = [
+    merchantOf('m_1', 'ACTIVE', true),
+    merchantOf('m_2', 'ACTIVE', false),
+    merchantOf('m_3', 'X', true),
+  ];
+  t.same(
+    [...inactiveAmong(keys, merchants)],
+    [
+      { name: 'key:revoked', value: { ...key, permissions: [], status: 'REVOKED', expiresAt: null } },
+      { name: 'key:ends', value: { ...key, permissions: [], status: 'ACTIVE', expiresAt: '2026-01-01T00:00:00.000Z' } },
+      ...(
+        [
+          ['m_2', 'ACTIVE', false],
+          ['m_3', 'X', true],
+        ] as const
+      ).map(([merchantId, status, goLive]) => ({
+        name: `merchant:${merchantId}`,
+        value: { merchantId, name: '', status, goLive, ipAllowlist: null, originAllowlist: null, revision: 6 },
+      })),
+    ],
+  );
+  t.end();
+});
