@@ -46,6 +46,7 @@ export class Projection {
   /** The epoch of the store in which this process has begun to write. */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
+  #hasReachedStore = false;
   /** The wait for gateways that may have been forgotten, on the monotonic clock. */
   #opening: { readonly generation: string; readonly at: number } | null = null;
 
@@ -74,6 +75,11 @@ export class Projection {
     return this.#settledIn;
   }
 
+  /** Whether the store could be looked at when that was last tried. */
+  get hasReachedStore(): boolean {
+    return this.#hasReachedStore;
+  }
+
   /** In how many milliseconds there will be something to do without a change; null where there will not. */
   get dueIn(): number | null {
     return this.#opening === null ? null : Math.max(0, this.#opening.at - this.#monotonic());
@@ -98,7 +104,9 @@ export class Projection {
   async #run(): Promise<void> {
     const { database, store } = this.#options;
     // Whoever cannot reach the store must not keep the lease from those who can.
+    this.#hasReachedStore = false;
     const before = await store.look();
+    this.#hasReachedStore = true;
     if (!(await this.lease.take())) {
       this.#isHolder = false;
       this.#opening = null;

@@ -11,8 +11,10 @@ export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop' |
 const pollMilliseconds = 1000;
 const firstPauseMilliseconds = 100;
 const longestPauseMilliseconds = 10_000;
-/** A database says nothing when it can be used again; a store does. */
+/** A database says nothing when it can be used again. */
 const longestForDatabaseMilliseconds = 500;
+/** Nor does a Cluster when its masters agree again. A look that fails writes nothing, so it is tried as often as one that succeeds. */
+const longestForLookMilliseconds = pollMilliseconds;
 
 /** Projects at once after a change of this process, and otherwise now and then; after a failure more and more seldom. */
 export class Projector {
@@ -24,7 +26,7 @@ export class Projector {
   #isWanted = false;
   #isStopped = false;
   #failures = 0;
-  /** Failures since the store was last found: they make the pause longer. */
+  /** Failures of one kind since the store was last found: they make the pause longer. */
   #failuresInVain = 0;
   #longestPause = longestPauseMilliseconds;
   #cancelTimer: () => void = () => undefined;
@@ -133,9 +135,16 @@ export class Projector {
         this.#logger?.warn({ err: error }, 'records could not be projected; it is tried again until they are');
       }
       this.#failures += 1;
-      this.#failuresInVain += 1;
-      this.#longestPause = error instanceof DatabaseError ? longestForDatabaseMilliseconds : longestPauseMilliseconds;
+      const longestPause = this.#longestPauseAfter(error);
+      // A store that can be looked at again is another state: the pauses begin anew.
+      this.#failuresInVain = longestPause === this.#longestPause ? this.#failuresInVain + 1 : 1;
+      this.#longestPause = longestPause;
     }
+  }
+
+  #longestPauseAfter(error: unknown): number {
+    if (error instanceof DatabaseError) return longestForDatabaseMilliseconds;
+    return this.#projection.hasReachedStore ? longestPauseMilliseconds : longestForLookMilliseconds;
   }
 
   #shouldGoOn(): boolean {
