@@ -1,6 +1,6 @@
 import t from 'tap';
 import { check, type Rule } from './checker.js';
-import type { Asked, Change, Fault, HistoryEvent, Propagation, Verdict, Write } from './history.js';
+import type { Asked, Change, Fault, HistoryEvent, Propagation, Restore, Verdict, Write } from './history.js';
 
 const limits = { decideMilliseconds: 10_000, inForceMilliseconds: 35_000 };
 const inForce: Propagation = { gateways: 2, confirmed: 2, pending: [] };
@@ -18,6 +18,11 @@ function asked(sent: number, verdict: Verdict, more: Partial<Asked> = {}): Asked
 
 function fault(begun: number, ended: number, isolated: string[] = []): Fault {
   return { kind: 'fault', name: 'cut', what: 'cut gateway-1', begun, ended, isolated };
+}
+
+/** Redis lost something meanwhile, where it is not said since when it has lost nothing. */
+function restore(copied: number, begun: number, storeKeptSince = Infinity): Restore {
+  return { kind: 'restore', copyBegun: copied, copyEnded: copied + 10, begun, ended: begun + 10, storeKeptSince };
 }
 
 const created = (): HistoryEvent[] => [
@@ -92,10 +97,19 @@ const falsified: Record<string, [rule: Rule, events: HistoryEvent[]]> = {
   ],
   'a restored database, and a key that was revoked again after it is accepted': [
     'old-record',
-    [
-      ...[change(100, 110, revoke), { kind: 'restore', copyBegun: 50, copyEnded: 60, begun: 200, ended: 210 } as const],
-      ...[change(300, 310, revoke), asked(400, 'accepted')],
-    ],
+    [...[change(100, 110, revoke), restore(50, 200)], ...[change(300, 310, revoke), asked(400, 'accepted')]],
+  ],
+  'a restored database, and a revoked key is accepted although Redis kept its record': [
+    'old-record',
+    [change(100, 110, revoke), restore(50, 200, 99), asked(300, 'accepted')],
+  ],
+  'a restored database, and the key of an inactive merchant is accepted although Redis kept its record': [
+    'old-record',
+    [change(100, 110, status('INACTIVE')), restore(50, 200, 99), asked(300, 'accepted')],
+  ],
+  'a second restored database, and a revoked key is accepted although Redis kept its record': [
+    'old-record',
+    [change(100, 110, revoke), restore(50, 200, 99), restore(50, 400, 99), asked(500, 'accepted')],
   ],
   'a response that no gateway may give': ['unexpected', [asked(100, 'other', { status: 500 })]],
 };
@@ -132,10 +146,40 @@ const explained: Record<string, HistoryEvent[]> = {
   ],
   'a restored database makes a key valid again, or loses it': [
     change(100, 110, revoke),
-    { kind: 'restore', copyBegun: 50, copyEnded: 60, begun: 200, ended: 210 },
+    restore(50, 200),
     asked(300, 'accepted'),
-    { kind: 'restore', copyBegun: 15, copyEnded: 25, begun: 400, ended: 410 },
+    restore(15, 400),
     asked(500, 'unknown'),
+  ],
+  'Redis lost something after the revocation, before the restore': [
+    change(100, 110, revoke),
+    restore(50, 200, 150),
+    asked(300, 'accepted'),
+  ],
+  'Redis kept everything, and what was not yet in force is lost': [
+    fault(90, 3000),
+    change(100, 150, revoke, { propagation: pending }),
+    restore(50, 200, 0),
+    asked(300, 'accepted'),
+  ],
+  'Redis kept everything, and a key that was revoked is held back, or unknown': [
+    change(100, 110, revoke),
+    restore(50, 200, 0),
+    asked(300, 'inactive'),
+    restore(5, 400, 0),
+    asked(500, 'unknown'),
+  ],
+  'Redis kept everything, and a merchant is set again after it was held back': [
+    change(100, 110, status('INACTIVE')),
+    restore(50, 200, 0),
+    asked(300, 'merchantInactive'),
+    change(400, 410, status('ACTIVE')),
+    asked(500, 'accepted'),
+  ],
+  'Redis kept everything, and the allowlist is what the copy held': [
+    change(100, 110, [{ register: 'allowlist:m', value: 'closed' }]),
+    restore(50, 200, 0),
+    asked(300, 'accepted'),
   ],
   'a gateway that is cut off stops before "in force" is said': [
     fault(50, 9000, ['gateway-1']),

@@ -63,6 +63,8 @@ export interface Restore {
   readonly copyEnded: number;
   readonly begun: number;
   readonly ended: number;
+  /** Since when Redis has lost nothing, until the registry had compared the database with it; Infinity where it lost something meanwhile. */
+  storeKeptSince: number;
 }
 
 /** A process ended, and with it every call that it had begun. */

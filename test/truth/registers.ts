@@ -11,6 +11,9 @@ interface Step {
   readonly mayApplyUntil: number;
 }
 
+/** What a restored database must not make of a key or a merchant that Redis knows otherwise. */
+const valid = ['active', 'ACTIVE'];
+
 /** The values that each register may have shown to a request, by what the registry had said until then. */
 export class Registers {
   readonly #steps = new Map<string, Step[]>();
@@ -63,16 +66,26 @@ export class Registers {
     this.#steps.set(register, steps);
   }
 
-  /** Whatever the copy held can be seen again, until a later change of it is in force. */
-  #restore({ copyBegun, copyEnded, begun, ended }: Restore): void {
-    for (const steps of this.#steps.values()) {
+  /** Whatever the copy held can be seen again, until a later change of it is in force; but for what the registry has to hold back. */
+  #restore(restore: Restore): void {
+    const { copyBegun, copyEnded, begun, ended } = restore;
+    for (const [register, steps] of this.#steps) {
       // A change is in the copy if it had ended before; it may be if it was under way.
       const last = steps.findLastIndex((step) => step.mayApplyUntil <= copyBegun);
       const held = steps.slice(Math.max(last, 0)).filter((step) => step.begun < copyEnded);
       const values = new Set(held.flatMap((step) => step.values));
       if (last < 0) values.add('absent');
+      if (this.#isHeldBack(register, restore)) for (const value of valid) values.delete(value);
       steps.push({ values: [...values], begun, inForce: Infinity, mayApplyUntil: ended });
     }
+  }
+
+  /** Whether Redis certainly knows a key as revoked, or a merchant as INACTIVE: a change was in force, and Redis has lost nothing since it began. */
+  #isHeldBack(register: string, { begun, ended, storeKeptSince }: Restore): boolean {
+    const known = (this.#steps.get(register) ?? []).findLast(({ inForce }) => inForce < begun);
+    if (known === undefined || known.begun < storeKeptSince) return false;
+    const values = this.possible(register, begun, ended);
+    return valid.every((value) => !values.has(value));
   }
 }
 

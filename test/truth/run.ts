@@ -4,7 +4,9 @@ import type { Teardown } from '../adapters/redis-server.js';
 import { Changes } from './changes.js';
 import { check, type Limits, type Violation } from './checker.js';
 import { startDeployment, type Deployment, type DeploymentOptions } from './deployment.js';
-import { faultKinds, type Injected } from './faults.js';
+import { FaultPlan } from './fault-plan.js';
+import type { Injected } from './fault-kind.js';
+import { faultKinds, losesData } from './faults.js';
 import { isInForce, type Fault, type HistoryEvent } from './history.js';
 import { Keys } from './keys.js';
 import { History } from './recorder.js';
@@ -18,6 +20,10 @@ export interface RunOptions extends DeploymentOptions {
   readonly changes: number;
   /** Names of faults; each must be possible here. */
   readonly faults: readonly string[];
+  /** It ends when the rounds of each fault had so many changes. */
+  readonly each?: number | null;
+  /** The faults of the first rounds, where they are not chosen. */
+  readonly rounds?: readonly (readonly string[])[];
   /** How many callers each gateway has, and how long each pauses between two requests. */
   readonly callers: number;
   readonly pauseMilliseconds: number;
@@ -68,13 +74,17 @@ export async function run(t: Teardown, options: RunOptions): Promise<Round[]> {
   await soak.begin();
   await soak.recovered(performance.now());
   starting.ended = performance.now();
-  const plan = new Random(options.seed);
+  const random = new Random(options.seed);
+  const { faults, each = null, rounds: given = [] } = options;
+  const plan = new FaultPlan(random, { faults, each, given });
   const rounds: Round[] = [];
   const deadline = performance.now() + options.seconds * 1000;
   let changes = 0;
-  while (performance.now() < deadline && changes < options.changes && options.signal?.aborted !== true) {
-    const round = await soak.round(rounds.length + 1, plan);
+  const isOver = (): boolean => plan.isDone || changes >= options.changes || options.signal?.aborted === true;
+  while (performance.now() < deadline && !isOver()) {
+    const round = await soak.round(rounds.length + 1, plan.next(), random);
     changes += round.changes;
+    plan.made(round.faults, round.changes);
     rounds.push(round);
     options.onRound(round);
   }
@@ -101,6 +111,8 @@ class Soak {
   readonly #told = new Set<string>();
   /** Events before this one belong to former rounds. */
   #from = 0;
+  /** Since when Redis has lost nothing. */
+  #storeKeptSince = -Infinity;
 
   constructor(deployment: Deployment, history: History, options: RunOptions) {
     this.#deployment = deployment;
@@ -135,11 +147,8 @@ class Soak {
     await this.#loops;
   }
 
-  async round(number: number, plan: Random): Promise<Round> {
-    const { faults, holdMilliseconds } = this.#options;
-    const names = [plan.pick(faults)];
-    const others = faults.filter((name) => !names.includes(name));
-    if (!plan.oneIn(3) && others.length > 0) names.push(plan.pick(others));
+  async round(number: number, names: readonly string[], plan: Random): Promise<Round> {
+    const { holdMilliseconds } = this.#options;
     const begun: Begun[] = [];
     const whats: string[] = [];
     let hold = Math.floor(holdMilliseconds / 3) + plan.below(Math.ceil((holdMilliseconds * 2) / 3));
@@ -204,6 +213,10 @@ class Soak {
     const recent = events.slice(this.#from);
     this.#from = events.length;
     const changes = recent.filter((event) => event.kind === 'change');
+    // One that is not well may lack what it had to write to Redis.
+    const isKept = recoveredAfter !== null && !faults.some((name) => losesData(name, this.#options.topology));
+    if (!isKept) this.#storeKeptSince = performance.now();
+    for (const event of recent) if (event.kind === 'restore' && isKept) event.storeKeptSince = this.#storeKeptSince;
     const found = check([...events, ...requests], this.#options.limits);
     const violations = found.violations.filter(({ rule, at }) => !this.#told.has(`${rule} ${at}`));
     for (const { rule, at } of violations) this.#told.add(`${rule} ${at}`);

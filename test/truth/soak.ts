@@ -17,8 +17,12 @@ that no state explains: a key that is accepted after its revocation was in force
   --topology T     ${topologies.join(' | ')} (single)
   --seconds N      how long (120)
   --changes N      end earlier, after so many changes (no limit)
+  --each N         go on until the rounds of each fault had so many changes, and choose first those that had the fewest. --seconds
+                   is the limit (1800)
   --faults a,b     these only. There are: ${Object.keys(faultKinds).join(', ')}
-  --seed N         repeats the actions of the run that printed it; not their timing
+  --seed N         repeats the actions of the run that printed it; not their timing. How many changes are made depends on that,
+                   so a run with --each is repeated by its rounds, too
+  --rounds a+b,c   the faults of the first rounds
   --gateways N     (3)
   --registries N   1 on SQLite, or 2 on the PostgreSQL of POSTGRES_URL (1)
   --stale N        maxStaleSeconds of gateways and registries (5)
@@ -43,7 +47,10 @@ const { values } = parseArgs({
       ),
     ),
     ...Object.fromEntries(
-      ['hold', 'changers', 'decide', 'in-force', 'dist'].map((name) => [name, { type: 'string' as const }]),
+      ['hold', 'changers', 'decide', 'in-force', 'dist', 'each', 'rounds'].map((name) => [
+        name,
+        { type: 'string' as const },
+      ]),
     ),
     stop: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
@@ -63,6 +70,7 @@ const topology =
 const registries = number('registries', 1);
 const seed = number('seed', 1 + (Date.now() % 2 ** 31));
 const faults = faultsOf(text('faults'), topology, registries > 1);
+const each = text('each') === null ? null : number('each', 1);
 const t = new Teardowns();
 const rounds: Round[] = [];
 const found = new AbortController();
@@ -77,7 +85,11 @@ try {
     gateways: number('gateways', 3),
     maxStaleSeconds: number('stale', 5),
     dist: path.resolve(text('dist') ?? 'dist'),
-    seconds: number('seconds', 120),
+    seconds: number('seconds', each === null ? 120 : 1800),
+    each,
+    rounds: (text('rounds')?.split(',') ?? []).map((round) =>
+      faultsOf(round.replaceAll('+', ','), topology, registries > 1),
+    ),
     changes: number('changes', Number.MAX_SAFE_INTEGER),
     callers: number('callers', 2),
     pauseMilliseconds: number('pause', 8),
@@ -107,8 +119,10 @@ const table = faults.map((fault) => {
     violations: sum((round) => round.violations.length),
   };
 });
+const lacking = table.filter(({ changes }) => each !== null && changes < each).map(({ fault }) => fault);
 const result = {
-  ...{ seed, topology, registries, rounds: rounds.length },
+  ...{ seed, topology, registries, rounds: rounds.length, lacking },
+  faults: rounds.map((round) => round.faults.join('+')).join(','),
   changes: rounds.reduce((total, { changes }) => total + changes, 0),
   requests: rounds.reduce((total, { requests }) => total + requests, 0),
   requestsAfterInForce: rounds.reduce((total, { afterInForce }) => total + afterInForce, 0),
@@ -126,9 +140,10 @@ else {
     cells.push(String(row.violations).padStart(12));
     process.stdout.write(`${row.fault.padEnd(18)}${row.topology.padEnd(10)}${cells.join('')}\n`);
   }
+  if (lacking.length > 0) process.stdout.write(`fewer than ${each ?? 0} changes: ${lacking.join(', ')}\n`);
   process.stdout.write(
     `\n${result.rounds} rounds, ${result.changes} changes, ${result.requests} requests, of these ${result.requestsAfterInForce} after ` +
-      `"in force" (${result.toBeRefused} to be refused); ${result.violations} violations; seed ${seed}\n${result.historyFile ?? ''}\n`,
+      `"in force" (${result.toBeRefused} to be refused); ${result.violations} violations; seed ${seed}, rounds ${result.faults}\n${result.historyFile ?? ''}\n`,
   );
 }
 if (violations.length > 0) process.exitCode = 1;

@@ -1,0 +1,63 @@
+import type { Random } from '../fuzz/random.js';
+
+/** What the faults of the rounds are chosen by. */
+export interface FaultPlanOptions {
+  /** The names of all faults that may be chosen. */
+  readonly faults: readonly string[];
+  /** How many changes the rounds of each fault need; null: as many as come. */
+  readonly each: number | null;
+  /** The faults of the first rounds, as an earlier run had them. */
+  readonly given: readonly (readonly string[])[];
+}
+
+/** Chooses one or two faults for each round: at random, and first those whose rounds had the fewest changes. */
+export class FaultPlan {
+  readonly #options: FaultPlanOptions;
+  readonly #random: Random;
+  readonly #changes: Map<string, number>;
+  #rounds = 0;
+
+  constructor(random: Random, options: FaultPlanOptions) {
+    this.#options = options;
+    this.#random = random;
+    this.#changes = new Map(options.faults.map((fault) => [fault, 0]));
+  }
+
+  /** Draws the same random numbers whatever was chosen before, so that the same faults are injected in the same way. */
+  next(): readonly string[] {
+    const random = this.#random;
+    const { faults, given } = this.#options;
+    const names = [random.pick(this.#foremost(faults))];
+    const others = faults.filter((name) => !names.includes(name));
+    if (!random.oneIn(3) && others.length > 0) names.push(random.pick(this.#foremost(others)));
+    this.#rounds += 1;
+    return given[this.#rounds - 1] ?? names;
+  }
+
+  /** Counts the changes of a round for each of its faults. */
+  made(faults: readonly string[], changes: number): void {
+    for (const fault of faults) this.#changes.set(fault, (this.#changes.get(fault) ?? 0) + changes);
+  }
+
+  /** Whether each fault has its changes. */
+  get isDone(): boolean {
+    return this.#options.each !== null && this.lacking.length === 0;
+  }
+
+  /** The faults whose rounds had too few changes. */
+  get lacking(): readonly string[] {
+    const { faults, each } = this.#options;
+    return each === null ? [] : faults.filter((fault) => this.#countOf(fault) < each);
+  }
+
+  #foremost(faults: readonly string[]): readonly string[] {
+    const lacking = this.lacking.filter((fault) => faults.includes(fault));
+    if (lacking.length === 0) return faults;
+    const fewest = Math.min(...lacking.map((fault) => this.#countOf(fault)));
+    return lacking.filter((fault) => this.#countOf(fault) === fewest);
+  }
+
+  #countOf(fault: string): number {
+    return this.#changes.get(fault) ?? 0;
+  }
+}
