@@ -38,6 +38,7 @@ export interface Deployment {
 export const callerAddress = '8.8.4.4';
 
 const startSeconds = 60;
+const wallClock = new URL('wall-clock.js', import.meta.url).href;
 const started = {
   registry: /"url":"http:\/\/127\.0\.0\.1:(\d+)"/,
   gateway: /"http":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/,
@@ -54,6 +55,7 @@ export class Party {
   #child: ChildProcess | null = null;
   #log = '';
   #isExpectedToRun = false;
+  #clockOffset = 0;
 
   constructor(
     name: string,
@@ -74,9 +76,12 @@ export class Party {
     if (this.#isExpectedToRun && this.#child?.exitCode === null && this.#child.signalCode === null) return;
     this.#isExpectedToRun = true;
     // The test runner's instrumentation, which NODE_OPTIONS loads, is most of the time that a process takes to start.
-    const env = { ...process.env };
+    const env: NodeJS.ProcessEnv = { ...process.env, WALL_CLOCK_OFFSET: String(this.#clockOffset) };
     delete env.NODE_OPTIONS;
-    const child = spawn(process.execPath, [...this.#args], { stdio: ['ignore', 'ignore', 'pipe'], env });
+    const child = spawn(process.execPath, ['--import', wallClock, ...this.#args], {
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      env,
+    });
     this.#child = child;
     let log = '';
     child.once('exit', (code, signal) => {
@@ -91,7 +96,7 @@ export class Party {
         clearTimeout(late);
         reject(new Error(`${this.name} ended: ${log}`));
       });
-      child.stderr.on('data', (chunk: Buffer) => {
+      child.stderr?.on('data', (chunk: Buffer) => {
         log = (log + chunk.toString()).slice(-20_000);
         this.#log = log;
         const port = started[this.#command].exec(log)?.[1];
@@ -114,6 +119,13 @@ export class Party {
 
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
     this.#child?.kill(signal);
+  }
+
+  /** Sets its wall clock, and that of the processes that follow it, so far ahead of the machine's. */
+  setClock(offsetMilliseconds: number): void {
+    this.#clockOffset = offsetMilliseconds;
+    // One that has ended is not reached; the next one starts with it.
+    if (this.#child?.connected === true) this.#child.send({ clockOffset: offsetMilliseconds }, () => undefined);
   }
 
   /** The last that it wrote to its log. */

@@ -8,6 +8,9 @@ import type { Topology } from './stores.js';
 
 const mostDelay = 250;
 const mildDelay = 60;
+/** How far a wall clock jumps, in seconds. */
+const mildJump = 40;
+const mostJump = 600;
 
 /** What may be done to a deployment, by name. */
 export const faultKinds: Readonly<Record<string, FaultKind>> = {
@@ -27,6 +30,21 @@ export const faultKinds: Readonly<Record<string, FaultKind>> = {
         what: `delay ${namesOf(parties)} by ${milliseconds} ms`,
         end: async () => {
           for (const { network } of parties) network.delay(0);
+          return Promise.resolve();
+        },
+      });
+    },
+  },
+  clock: {
+    inject: ({ gateways, registries }, random) => {
+      const parties = someOf([...gateways, ...registries], random);
+      const seconds = 1 + random.below(random.oneIn(2) ? mildJump : mostJump);
+      const isForward = random.oneIn(2);
+      for (const party of parties) party.setClock((isForward ? seconds : -seconds) * 1000);
+      return Promise.resolve({
+        what: `set the clock of ${namesOf(parties)} ${isForward ? 'forward' : 'back'} by ${seconds} s`,
+        end: async () => {
+          for (const party of parties) party.setClock(0);
           return Promise.resolve();
         },
       });
