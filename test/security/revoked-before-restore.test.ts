@@ -4,10 +4,25 @@ import { Roster } from '../../src/registry/gateways/roster.js';
 import type { InactiveReport } from '../../src/registry/ports.js';
 import { lift, listHeldBack } from '../../src/registry/restores/held-back.js';
 import { onEachDatabase } from '../database/each-database.js';
+import type { RegistryDatabase } from '../../src/registry/registry-database.js';
 import { projectionFixture } from '../registry/projection-fixture.js';
 import { differences } from '../registry/stored-state.js';
 
 const paging = { page: 1, perPage: 100 };
+const tables = ['merchants', 'api_keys', 'events', 'outbox', 'revision', 'former_generations', 'gateways'] as const;
+
+/** Copies a database. @returns what puts it back */
+async function backUp(database: RegistryDatabase): Promise<() => Promise<void>> {
+  const backup = await Promise.all(tables.map((table) => database.selectFrom(table).selectAll().execute()));
+  return async () => {
+    for (const table of tables.toReversed()) await database.deleteFrom(table).execute();
+    for (const [index, table] of tables.entries()) {
+      // An identity column gives no number that is given to it.
+      const rows = (backup[index] ?? []).map((row) => ('seq' in row ? { ...row, seq: undefined } : row));
+      if (rows.length > 0) await database.insertInto(table).values(rows).execute();
+    }
+  };
+}
 
 onEachDatabase(
   'what was revoked after a backup stays inactive when it is restored, until it is lifted',
@@ -24,8 +39,7 @@ onEachDatabase(
       await createKey(context, 'test', id, live),
     ];
     await one.run();
-    const tables = ['merchants', 'api_keys', 'events', 'outbox', 'revision', 'former_generations', 'gateways'] as const;
-    const backup = await Promise.all(tables.map((table) => database.selectFrom(table).selectAll().execute()));
+    const putBack = await backUp(database);
 
     await revokeKey(context, 'test', revoked.keyId);
     await resetKey(context, 'test', reset.keyId, { graceSeconds: 3600 });
@@ -34,12 +48,7 @@ onEachDatabase(
     await one.run();
     await one.end();
 
-    for (const table of tables.toReversed()) await database.deleteFrom(table).execute();
-    for (const [index, table] of tables.entries()) {
-      // An identity column gives no number that is given to it.
-      const rows = (backup[index] ?? []).map((row) => ('seq' in row ? { ...row, seq: undefined } : row));
-      if (rows.length > 0) await database.insertInto(table).values(rows).execute();
-    }
+    await putBack();
     time.advance(60_000);
     const next = projection('next');
     await next.run();
@@ -199,6 +208,22 @@ onEachDatabase('a report that comes when all is written is held back before the 
   t.same(store.inactive, []);
 });
 
+onEachDatabase('a report is read again when the comparison was interrupted', async (t, url) => {
+  const { keyId, projection, report, states, store } = await restoredBesideEmptyStore(t, url);
+  store.inactive = [report];
+  store.fails = (call) => (call === 'names' ? 'before' : null);
+  const first = projection('first');
+  await t.rejects(first.run());
+  await first.end();
+  store.fails = () => null;
+  const written: unknown[] = [];
+  store.onWrite = (entries) => void written.push(...entries.map(({ value }) => value));
+  await projection('second').run();
+  t.same(await states(), { status: 'REVOKED', goLive: 0 });
+  t.ok(written.length > 0);
+  t.notMatch(written, [{ keyId, status: 'ACTIVE' }]);
+});
+
 onEachDatabase('a report counts only where the database may lack changes', async (t, url) => {
   const { context, database, projection, report, rosterOf, states, store, time } = await restoredBesideEmptyStore(
     t,
@@ -223,4 +248,49 @@ onEachDatabase('a report counts only where the database may lack changes', async
   await rosterOf(next).look();
   t.same(await states(), { status: 'ACTIVE', goLive: 1 }, 'nor without one');
   t.same(store.inactive, []);
+});
+
+for (const isSameProcess of [true, false]) {
+  const who = isSameProcess ? 'the same process' : 'another process';
+  onEachDatabase(`what an interrupted comparison had to hold back is held back by ${who}`, async (t, url) => {
+    const { context, database, projection, store } = await projectionFixture(t, url);
+    const one = projection('one');
+    await one.run();
+    const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+    const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+    await one.run();
+    const putBack = await backUp(database);
+    await revokeKey(context, 'test', keyId);
+    await one.run();
+    await one.end();
+    await putBack();
+
+    const first = projection('first');
+    store.fails = (call) => (call === 'names' ? 'before' : null);
+    await t.rejects(first.run());
+    store.fails = () => null;
+    if (!isSameProcess) await first.end();
+    await (isSameProcess ? first : projection('second')).run();
+    t.match(await database.selectFrom('api_keys').select('status').execute(), [{ status: 'REVOKED' }]);
+    t.same(await differences(database, store), []);
+  });
+}
+
+onEachDatabase('a merchant that is changed before the comparison is held back all the same', async (t, url) => {
+  const { context, database, projection } = await projectionFixture(t, url);
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+  await one.run();
+  const putBack = await backUp(database);
+  await changeMerchant(context, 'test', id, { status: 'SUSPENDED' });
+  await one.run();
+  await one.end();
+  await putBack();
+
+  for (const name of ['a', 'b', 'c']) await changeMerchant(context, 'test', id, { name });
+  await projection('next').run();
+  t.match(await database.selectFrom('merchants').select(['status', 'name']).execute(), [
+    { status: 'SUSPENDED', name: 'c' },
+  ]);
 });

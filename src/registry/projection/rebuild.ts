@@ -68,8 +68,10 @@ export class Rebuild {
     if (!(await this.#finish([], 0, (transaction) => beginGeneration(transaction, begun)))) return null;
     onBegun(generation, loss);
     if (loss.isDoubtful) await noteRestore(this.#options, loss.isBehind);
+    // A process that ended here had counted up the revision: nothing shows any more that the database is behind.
+    const isInterrupted = before.published === null && before.revision > 0;
     // Before anything is written: the store is the one that knows, or gateways are.
-    if (loss.isBehind && !(await this.#holdBack())) return null;
+    if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
 
     const { revision } = await readHistory(database);
     const progress = { written: { revision, change: ulid(clock.now()) } };
@@ -114,12 +116,14 @@ export class Rebuild {
     return this.#options.lease.finish({ names, revision }, act);
   }
 
-  async #holdBack(): Promise<boolean> {
+  async #holdBack({ isBehind, known }: Loss): Promise<boolean> {
     const { mayGoOn, logger } = this.#options;
-    const ofStore = await holdBackFromStore(this.#options, mayGoOn);
+    const uncompared = isBehind ? known : 0;
+    const ofStore = await holdBackFromStore(this.#options, uncompared, mayGoOn);
     if (ofStore === null) return false;
-    const heldBack = ofStore + (await holdBackFromReports(this.#options));
-    logger?.warn({ heldBack }, 'the database lacks changes that the store or a gateway knows; see "restores list"');
+    const heldBack = ofStore + (await holdBackFromReports(this.#options, uncompared));
+    if (isBehind || heldBack > 0)
+      logger?.warn({ heldBack }, 'the database lacks changes that the store or a gateway knows; see "restores list"');
     return true;
   }
 }

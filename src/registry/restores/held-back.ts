@@ -20,19 +20,21 @@ const registryActor = 'registry';
  * otherwise every key would be valid again that was revoked since. An operator lifts each one.
  * @param entries records as somebody has them
  * @param source who has them: `store`, or the instance id of a gateway
+ * @param uncompared up to which number changes may have been made before anybody compared the database; 0: none were
  * @returns how many are held back that were not before
  */
 export async function holdBack(
   context: ChangeContext,
   entries: readonly StoreEntry[],
   source: string,
+  uncompared = 0,
 ): Promise<number> {
-  const found = await laterRecords(context.database, entries);
+  const found = await laterRecords(context.database, entries, uncompared);
   if (found.keys.length + found.merchants.length === 0) return 0;
   return makeChange(context, registryActor, async (change) => {
     const { transaction } = change;
     // Read again: it may have been changed meanwhile.
-    const { keys, merchants } = await laterRecords(transaction, entries);
+    const { keys, merchants } = await laterRecords(transaction, entries, uncompared);
     const events: NewEvent[] = [];
     const records: string[] = [];
     for (const later of keys) {

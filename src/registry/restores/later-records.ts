@@ -18,10 +18,15 @@ export interface LaterMerchant {
   readonly record: MerchantRecord;
 }
 
-/** Of some records, those that are inactive, or end earlier, by a later change than this database knows. */
+/**
+ * Of some records, those that are inactive, or end earlier, by a later change than this database knows.
+ * @param uncompared the restored database may have given numbers up to this one again, before anybody compared it: a row whose change
+ * with such a number is not published yet says nothing about a record
+ */
 export async function laterRecords(
   database: RegistryDatabase,
   entries: readonly StoreEntry[],
+  uncompared: number,
 ): Promise<{ keys: LaterKey[]; merchants: LaterMerchant[] }> {
   const keyRecords = read(entries, 'key:', parseKeyRecord);
   const merchantRecords = read(entries, 'merchant:', parseMerchantRecord);
@@ -32,18 +37,38 @@ export async function laterRecords(
       : await database.selectFrom('api_keys').selectAll().where('lookup_id', 'in', lookupIds).execute();
   const merchantRows =
     ids.length === 0 ? [] : await database.selectFrom('merchants').selectAll().where('id', 'in', ids).execute();
+  const waiting = await waitingNames(database, entries, uncompared);
   return {
     keys: keyRows.flatMap((row) => {
       const record = keyRecords.get(row.lookup_id);
-      return record !== undefined && record.revision > row.revision && saysLess(record, row) ? [{ row, record }] : [];
+      const isLater = (record?.revision ?? 0) > row.revision || waiting.has(`key:${row.lookup_id}`);
+      return record !== undefined && isLater && saysLess(record, row) ? [{ row, record }] : [];
     }),
     merchants: merchantRows.flatMap((row) => {
       const record = merchantRecords.get(row.id);
-      if (record === undefined || record.revision <= row.revision) return [];
+      if (record === undefined) return [];
+      if (record.revision <= row.revision && !waiting.has(`merchant:${row.id}`)) return [];
       const isLess = (record.status !== 'ACTIVE' && row.status === 'ACTIVE') || (!record.goLive && row.go_live === 1);
       return isLess ? [{ row, record }] : [];
     }),
   };
+}
+
+/** Of the names of some records, those with a change up to a number that is not published yet. */
+async function waitingNames(
+  database: RegistryDatabase,
+  entries: readonly StoreEntry[],
+  revision: number,
+): Promise<ReadonlySet<string>> {
+  const names = entries.map(({ name }) => name);
+  if (revision === 0 || names.length === 0) return new Set();
+  const rows = await database
+    .selectFrom('outbox')
+    .select('name')
+    .where('name', 'in', names)
+    .where('revision', '<=', revision)
+    .execute();
+  return new Set(rows.map(({ name }) => name));
 }
 
 function saysLess({ status, expiresAt }: KeyRecord, row: StoredKey): boolean {

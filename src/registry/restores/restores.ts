@@ -29,11 +29,13 @@ export async function noteRestore({ database, clock }: RestoreOptions, isCertain
 
 /**
  * Holds back everything that the store knows as inactive under a later revision.
+ * @param uncompared up to which number changes may have been made before anybody compared the database; 0: none were
  * @param mayGoOn asked between two pages
  * @returns how many; null where it was not to go on
  */
 export async function holdBackFromStore(
   options: RestoreOptions,
+  uncompared: number,
   mayGoOn: () => Promise<boolean>,
 ): Promise<number | null> {
   const { store } = options;
@@ -42,7 +44,7 @@ export async function holdBackFromStore(
   for (const prefix of recordPrefixes) {
     let page: string[] = [];
     const hold = async (): Promise<void> => {
-      count += await holdBack(context, await store.read(page), 'store');
+      count += await holdBack(context, await store.read(page), 'store', uncompared);
       page = [];
     };
     for await (const name of store.names(prefix)) {
@@ -56,13 +58,21 @@ export async function holdBackFromStore(
   return count;
 }
 
-/** Holds back everything that a gateway reports as inactive under a later revision, and takes the reports away. @returns how many */
-export async function holdBackFromReports(options: RestoreOptions, onChange = (): void => undefined): Promise<number> {
+/**
+ * Holds back everything that a gateway reports as inactive under a later revision, and takes the reports away.
+ * @param uncompared as in `holdBackFromStore`
+ * @returns how many
+ */
+export async function holdBackFromReports(
+  options: RestoreOptions,
+  uncompared: number,
+  onChange = (): void => undefined,
+): Promise<number> {
   const { store } = options;
   const names: string[] = [];
   let count = 0;
   for await (const { name, instanceId, entries } of store.reports()) {
-    count += await holdBack({ ...options, onChange }, entries, instanceId);
+    count += await holdBack({ ...options, onChange }, entries, instanceId, uncompared);
     names.push(name);
   }
   if (names.length > 0) await store.removeReports(names);
@@ -83,7 +93,7 @@ export async function holdBackLate(options: RestoreOptions, onChange: () => void
     if (names.length > 0) await store.removeReports(names);
     return 0;
   }
-  const count = await holdBackFromReports(options, onChange);
+  const count = await holdBackFromReports(options, 0, onChange);
   if (count > 0) await database.updateTable('restores').set({ is_certain: 1 }).where('seq', '=', newest.seq).execute();
   return count;
 }
