@@ -121,4 +121,11 @@ export const mutations: readonly Mutation[] = [
     to: 'seen.silentMilliseconds >= 1000',
     options: ['--faults', 'cut'],
   },
+  {
+    what: 'the registry holds back nothing of what a restored database lacks',
+    file: rebuild,
+    from: 'if ((loss.isBehind || isInterrupted) && !await this.#holdBack(loss)) return null;',
+    to: '',
+    options: ['--faults', 'restore-sql'],
+  },
 ];
