@@ -40,7 +40,7 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
     ]);
     const former = data.filter(({ confirms }) => !confirms);
     const hint =
-      'A gateway of an earlier release cannot confirm a change, so that each change stays pending until it has ended.';
+      'A gateway of an earlier release cannot confirm a change, so each change stays pending until it has ended and its lifetime has passed.';
     show(
       data,
       rows.length === 0 ? ['No gateway runs.'] : [...tableLines(heading, rows), ...(former.length > 0 ? [hint] : [])],
