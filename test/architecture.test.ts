@@ -105,7 +105,7 @@ t.test('imports go in one direction: from the edges to the policy, and never bac
  */
 const heavy: readonly string[] = ['jose', 'kysely', 'libsql', 'node:http', 'pg', 'selfsigned', 'typebox', 'undici'];
 
-/** What the executable loads before it knows its command: modules as they are built, and packages. */
+/** What a module loads with itself: modules as they are built, and packages. */
 function loadedAtStart(name: string, found = new Set<string>()): Set<string> {
   if (found.has(name)) return found;
   found.add(name);
@@ -118,7 +118,7 @@ function loadedAtStart(name: string, found = new Set<string>()): Set<string> {
 }
 
 t.test('a gateway loads nothing heavy that it does not need: parts that do load it when they are asked for', (t) => {
-  const loaded = [...loadedAtStart('dist/cli/run.js')];
+  const loaded = [...loadedAtStart('dist/cli/run.js'), ...loadedAtStart('dist/cli/gateway.js')];
   t.ok(loaded.includes('dist/http/start-gateway.js'), 'what a gateway is made of is seen');
   t.same(
     loaded.filter((name) => name.startsWith('dist/database/') || heavy.includes(name)),
@@ -127,11 +127,25 @@ t.test('a gateway loads nothing heavy that it does not need: parts that do load 
   t.end();
 });
 
+t.test('a registry, which is started again after a crash, loads nothing of a gateway', (t) => {
+  const loaded = [...loadedAtStart('dist/cli/run.js'), ...loadedAtStart('dist/cli/registry.js')];
+  t.ok(loaded.includes('dist/adapters/redis/open-records-store.js'), 'what a registry is made of is seen');
+  const foreign =
+    /^(?:dist\/(?:http|audit|services|adapters\/(?!redis\/))|dist\/cli\/admin\/keys|maxmind$|@fastify\/http-proxy$)/;
+  t.same(
+    loaded.filter((name) => foreign.test(name)),
+    [],
+  );
+  const kysely = loadedAtStart('dist/database/kysely.js');
+  t.same([...kysely], ['dist/database/kysely.js'], 'and the build has made one file of Kysely');
+  t.end();
+});
+
 t.test('neither undici as a whole nor what Node has of it is loaded before it is asked for', (t) => {
   const program = `
     import { createRequire } from 'node:module';
     const require = createRequire(process.cwd() + '/');
-    await import(require.resolve('./dist/cli/run.js'));
+    await import(require.resolve('./dist/cli/gateway.js'));
     const before = Object.keys(require.cache);
     const own = [...process.moduleLoadList];
     const whole = Object.keys(require('undici'));
@@ -174,7 +188,8 @@ const packagePlaces: readonly { readonly name: RegExp; readonly places: readonly
   { name: /^(?:ioredis|redis|@redis\/.*)$/, places: ['src/adapters/redis/'] },
   { name: /^maxmind$/, places: ['src/adapters/geoip/'] },
   { name: /^undici$/, places: ['src/undici/'] },
-  { name: /^(?:kysely|libsql|pg)$/, places: ['src/database/', 'src/services/', 'src/registry/'] },
+  { name: /^kysely$/, places: ['src/database/kysely.ts'] },
+  { name: /^(?:libsql|pg)$/, places: ['src/database/'] },
   { name: /^commander$/, places: ['src/cli/'] },
   { name: /^typebox$/, places: ['src/typebox/'] },
 ];

@@ -16,7 +16,8 @@ import { DataDirectory } from './dev/data-directory.js';
 import { ensureDemoMerchant } from './dev/demo-merchant.js';
 import { welcomeText } from './dev/welcome.js';
 import { drainGateway } from './drain-gateway.js';
-import { openPorts, readPepper } from './open-ports.js';
+import { openPorts } from './open-ports.js';
+import { readPepper } from './read-pepper.js';
 import { runServer, saveMilliseconds } from './run-server.js';
 
 interface DevOptions {

@@ -5,8 +5,6 @@ import { TorExitList } from '../adapters/tor/tor-exit-list.js';
 import { OperatorError } from '../config/operator-error.js';
 import type { Config } from '../config/schema.js';
 import { readSecretFile } from '../config/secret-file.js';
-import { pepperOf } from '../gateway/api-key.js';
-import type { Pepper } from '../gateway/api-key.js';
 import type { GeoIp, Records, TorExits } from '../gateway/ports.js';
 import { RecordKeyStore } from '../gateway/record-key-store.js';
 import { openRedisRecords } from './open-redis-records.js';
@@ -21,6 +19,7 @@ import type { Logger } from '../telemetry/logger.js';
 import { openIdentity } from './open-identity.js';
 import { openSharedRate } from './open-shared-rate.js';
 import { openTraces } from './open-traces.js';
+import { readPepper } from './read-pepper.js';
 import { systemClock } from './system-clock.js';
 
 /**
@@ -193,11 +192,6 @@ export async function openLoadedTorExits(
   await exits.load();
   if (upkeep !== 'none') exits.start();
   return exits;
-}
-
-/** Reads the pepper of look-up ids. */
-export async function readPepper(file: string | null): Promise<Pepper | null> {
-  return file === null ? null : pepperOf(await readSecretFile(file, 'The pepper'));
 }
 
 /** Reads the secret of the access log. */

@@ -5,7 +5,7 @@ import { loadConfig } from '../config/load.js';
 import { configNotes } from '../config/config-notes.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
 import { createLogger } from '../telemetry/logger.js';
-import { readPepper } from './open-ports.js';
+import { readPepper } from './read-pepper.js';
 import { redisAddressOf } from './redis-address.js';
 import { redisOutageLog } from './redis-outage-log.js';
 import { runServer } from './run-server.js';

@@ -2,23 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { ConfigError, formatProblems } from '../config/config-error.js';
 import { OperatorError } from '../config/operator-error.js';
 import { maskKeys } from '../telemetry/mask-keys.js';
-import { eventsCommand } from './admin/events.js';
-import { gatewaysCommand } from './admin/gateways.js';
-import { keysCommand } from './admin/keys.js';
-import { merchantsCommand } from './admin/merchants.js';
-import { restoresCommand } from './admin/restores.js';
-import { auditCommand } from './audit/audit.js';
-import { fingerprintCommand } from './audit/fingerprint.js';
 import type { CommandIo } from './command-io.js';
-import { configCommand } from './config.js';
-import { databaseCommand } from './database.js';
-import { devCommand } from './dev.js';
-import { explainCommand } from './explain.js';
-import { gatewayCommand } from './gateway.js';
-import { openapiCommand } from './openapi.js';
-import { registryCommand } from './registry.js';
-import { servicesCommand } from './services.js';
-import { torExitsCommand } from './tor-exits.js';
 import { version } from './version.js';
 
 /** Exit statuses: done, failed, wrong usage or invalid configuration. */
@@ -26,26 +10,35 @@ const done = 0;
 const failed = 1;
 const wrongUsage = 2;
 
-/** The table of commands. */
-function createProgram(io: CommandIo): Command {
-  return new Command('merchant-gateway')
-    .description('An API gateway for merchant payments.')
-    .version(version)
-    .addCommand(devCommand(io))
-    .addCommand(gatewayCommand())
-    .addCommand(registryCommand())
-    .addCommand(servicesCommand())
-    .addCommand(merchantsCommand(io))
-    .addCommand(keysCommand(io).addCommand(fingerprintCommand(io)))
-    .addCommand(gatewaysCommand(io))
-    .addCommand(restoresCommand(io))
-    .addCommand(eventsCommand(io))
-    .addCommand(auditCommand(io))
-    .addCommand(explainCommand(io))
-    .addCommand(databaseCommand(io))
-    .addCommand(torExitsCommand(io))
-    .addCommand(configCommand(io))
-    .addCommand(openapiCommand(io));
+/** Loads a command with all that it imports. */
+type LoadCommand = (io: CommandIo) => Promise<Command>;
+
+/** Only the command that is named is loaded. All of them take half a second, which a registry that starts after a crash does not have. */
+const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>([
+  ['dev', async (io) => (await import('./dev.js')).devCommand(io)],
+  ['gateway', async () => (await import('./gateway.js')).gatewayCommand()],
+  ['registry', async () => (await import('./registry.js')).registryCommand()],
+  ['services', async () => (await import('./services.js')).servicesCommand()],
+  ['merchants', async (io) => (await import('./admin/merchants.js')).merchantsCommand(io)],
+  ['keys', async (io) => (await import('./admin/keys.js')).keysCommand(io)],
+  ['gateways', async (io) => (await import('./admin/gateways.js')).gatewaysCommand(io)],
+  ['restores', async (io) => (await import('./admin/restores.js')).restoresCommand(io)],
+  ['events', async (io) => (await import('./admin/events.js')).eventsCommand(io)],
+  ['audit', async (io) => (await import('./audit/audit.js')).auditCommand(io)],
+  ['explain', async (io) => (await import('./explain.js')).explainCommand(io)],
+  ['database', async (io) => (await import('./database.js')).databaseCommand(io)],
+  ['tor-exits', async (io) => (await import('./tor-exits.js')).torExitsCommand(io)],
+  ['config', async (io) => (await import('./config.js')).configCommand(io)],
+  ['openapi', async (io) => (await import('./openapi.js')).openapiCommand(io)],
+]);
+
+/** All commands are needed where the first argument names none of them: for `--help`, and to suggest the right name. */
+async function createProgram(first: string | undefined, io: CommandIo): Promise<Command> {
+  const program = new Command('merchant-gateway').description('An API gateway for merchant payments.').version(version);
+  const named = first === undefined ? undefined : commands.get(first);
+  const loaded = await Promise.all((named === undefined ? [...commands.values()] : [named]).map((load) => load(io)));
+  for (const command of loaded) program.addCommand(command);
+  return program;
 }
 
 /**
@@ -61,7 +54,7 @@ export async function run(args: readonly string[], { err, ...others }: CommandIo
       err(maskKeys(text));
     },
   };
-  const program = createProgram(io);
+  const program = await createProgram(args[0], io);
   for (const command of [program, ...program.commands.flatMap((one) => [one, ...one.commands])]) {
     command.exitOverride().showHelpAfterError('(--help tells what is expected)');
     command.configureOutput({ writeOut: io.out, writeErr: io.err });

@@ -1,4 +1,4 @@
-import type { CreateTableBuilder, Kysely } from 'kysely';
+import type { CreateTableBuilder, Kysely } from './kysely.js';
 import { isPostgres } from './is-postgres.js';
 
 /**

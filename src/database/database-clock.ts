@@ -1,4 +1,4 @@
-import { sql, type Kysely, type RawBuilder } from 'kysely';
+import { sql, type Kysely, type RawBuilder } from './kysely.js';
 import { isPostgres } from './is-postgres.js';
 
 /** A time, in milliseconds since 1970, as it stands in a statement. */

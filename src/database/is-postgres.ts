@@ -1,4 +1,4 @@
-import { PostgresAdapter, type Kysely } from 'kysely';
+import { PostgresAdapter, type Kysely } from './kysely.js';
 
 /** Whether a database is PostgreSQL; otherwise it is SQLite. For the few statements that only one of them has. */
 export function isPostgres<Tables>(database: Kysely<Tables>): boolean {

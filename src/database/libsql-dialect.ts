@@ -11,7 +11,7 @@ import {
   type Driver,
   type Kysely,
   type QueryResult,
-} from 'kysely';
+} from './kysely.js';
 import type Database from 'libsql';
 import { DatabaseError } from './database-error.js';
 import { runStatement, sayingWhy } from './libsql-statement.js';

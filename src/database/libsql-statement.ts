@@ -1,4 +1,4 @@
-import type { CompiledQuery, QueryResult } from 'kysely';
+import type { CompiledQuery, QueryResult } from './kysely.js';
 import Database from 'libsql';
 import { DatabaseError, type DatabaseCondition } from './database-error.js';
 

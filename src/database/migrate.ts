@@ -1,4 +1,4 @@
-import { DEFAULT_MIGRATION_TABLE, Migrator, sql, type Kysely, type Migration } from 'kysely';
+import { DEFAULT_MIGRATION_TABLE, Migrator, sql, type Kysely, type Migration } from './kysely.js';
 import { DatabaseError } from './database-error.js';
 import { limitLockWait } from './limit-lock-wait.js';
 import { requireUtf8 } from './require-utf8.js';

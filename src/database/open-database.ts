@@ -1,4 +1,4 @@
-import { Kysely } from 'kysely';
+import { Kysely } from './kysely.js';
 import { DatabaseError } from './database-error.js';
 import { openPostgres } from './postgres.js';
 import { openSqlite } from './sqlite.js';

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely';
+import type { Kysely } from './kysely.js';
 import { isPostgres } from './is-postgres.js';
 import { migrate, type Migrations } from './migrate.js';
 import { defaultPool, openDatabase, type DatabaseOptions } from './open-database.js';

@@ -1,4 +1,4 @@
-import type { PostgresPoolClient } from 'kysely';
+import type { PostgresPoolClient } from './kysely.js';
 import pg from 'pg';
 import { DatabaseError } from './database-error.js';
 import { explainPostgresFailure, postgresCondition } from './postgres-failure.js';

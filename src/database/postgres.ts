@@ -1,4 +1,4 @@
-import { PostgresDialect, type PostgresPool } from 'kysely';
+import { PostgresDialect, type PostgresPool } from './kysely.js';
 import pg from 'pg';
 import { DatabaseError } from './database-error.js';
 import type { PoolOptions } from './open-database.js';

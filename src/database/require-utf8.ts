@@ -1,4 +1,4 @@
-import { sql, type Kysely } from 'kysely';
+import { sql, type Kysely } from './kysely.js';
 import { DatabaseError } from './database-error.js';
 import { isPostgres } from './is-postgres.js';
 

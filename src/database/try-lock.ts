@@ -1,4 +1,4 @@
-import { sql, type Transaction } from 'kysely';
+import { sql, type Transaction } from './kysely.js';
 import { isPostgres } from './is-postgres.js';
 
 /**

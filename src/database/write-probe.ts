@@ -1,4 +1,4 @@
-import { DEFAULT_MIGRATION_LOCK_TABLE, DEFAULT_MIGRATION_TABLE, sql, type Kysely } from 'kysely';
+import { DEFAULT_MIGRATION_LOCK_TABLE, DEFAULT_MIGRATION_TABLE, sql, type Kysely } from './kysely.js';
 import pg from 'pg';
 import { DatabaseError, databaseConditions } from './database-error.js';
 import { isPostgres } from './is-postgres.js';

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely';
+import type { Kysely } from '../database/kysely.js';
 import type { DatabaseOptions } from '../database/open-database.js';
 import { openMigrated } from '../database/open-migrated.js';
 import { migrations } from './migrations/migrations.js';

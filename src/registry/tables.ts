@@ -1,4 +1,4 @@
-import type { Generated } from 'kysely';
+import type { Generated } from '../database/kysely.js';
 import type { Environment } from '../policy/key-format.js';
 
 // Moments are milliseconds since 1970, lists and snapshots are JSON texts, and a truth is 1 or 0: SQLite has neither.

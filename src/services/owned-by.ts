@@ -1,4 +1,4 @@
-import { sql, type RawBuilder, type SqlBool } from 'kysely';
+import { sql, type RawBuilder, type SqlBool } from '../database/kysely.js';
 import type { Tenant } from './identity.js';
 
 /** The condition that stands in every query: only this merchant's records, of this environment. */

@@ -1,4 +1,4 @@
-import type { Generated } from 'kysely';
+import type { Generated } from '../database/kysely.js';
 import type { Environment } from './identity.js';
 import type { PayoutStatus } from './payouts/schema.js';
 import type { TransactionStatus, TransactionType } from './transactions/schema.js';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
-import { sql, type Generated, type Kysely } from 'kysely';
+import { sql, type Generated, type Kysely } from '../../src/database/kysely.js';
 import pg from 'pg';
 import t from 'tap';
 import { DatabaseError } from '../../src/database/database-error.js';

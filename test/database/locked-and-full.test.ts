@@ -1,4 +1,4 @@
-import { sql, type Generated, type Kysely } from 'kysely';
+import { sql, type Generated, type Kysely } from '../../src/database/kysely.js';
 import t, { type Test } from 'tap';
 import { addSequence } from '../../src/database/add-sequence.js';
 import { migrate, type Migrations } from '../../src/database/migrate.js';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
-import { sql } from 'kysely';
+import { sql } from '../../src/database/kysely.js';
 import pg from 'pg';
 import t, { type Test } from 'tap';
 import { DatabaseError } from '../../src/database/database-error.js';

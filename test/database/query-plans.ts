@@ -1,4 +1,4 @@
-import type { CompiledQuery, Kysely } from 'kysely';
+import type { CompiledQuery, Kysely } from '../../src/database/kysely.js';
 import Libsql from 'libsql';
 
 /** Runs something on the database of an SQLite file, and tells how each of its queries finds its rows. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { sql } from 'kysely';
+import { sql } from '../../src/database/kysely.js';
 import t, { type Test } from 'tap';
 import type { Checked } from '../../src/registry/imports/schema.js';
 import type { RegistryEvent } from '../../src/registry/events/schema.js';

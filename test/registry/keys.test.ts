@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { sql } from '../../src/database/kysely.js';
 import t from 'tap';
 import { isGeneratedApiKey, lookupIdOf } from '../../src/gateway/api-key.js';
 import { listEvents } from '../../src/registry/events/repository.js';

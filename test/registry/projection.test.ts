@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { sql } from '../../src/database/kysely.js';
 import fc from 'fast-check';
 import t from 'tap';
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { sql } from 'kysely';
+import { sql } from '../../src/database/kysely.js';
 import t from 'tap';
 import { joinAdding } from '../../src/services/creation-order.js';
 import { openServicesDatabase, type ServicesTransaction } from '../../src/services/services-database.js';

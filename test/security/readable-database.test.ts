@@ -1,5 +1,5 @@
 import { chmodSync, statSync, readdirSync } from 'node:fs';
-import { sql } from 'kysely';
+import { sql } from '../../src/database/kysely.js';
 import t from 'tap';
 import { openDatabase } from '../../src/database/open-database.js';
 

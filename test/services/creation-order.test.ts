@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { sql, type KyselyPlugin } from 'kysely';
+import { sql, type KyselyPlugin } from '../../src/database/kysely.js';
 import t, { type Test } from 'tap';
 import { listCustomers } from '../../src/services/customers/repository.js';
 import { listPayouts } from '../../src/services/payouts/repository.js';

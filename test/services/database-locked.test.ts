@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { sql } from 'kysely';
+import { sql } from '../../src/database/kysely.js';
 import t from 'tap';
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
 import { holdLock } from '../database/held-lock.js';

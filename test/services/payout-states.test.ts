@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { sql, type ExpressionBuilder } from 'kysely';
+import { sql, type ExpressionBuilder } from '../../src/database/kysely.js';
 import t from 'tap';
 import { advancePayouts, endFailed } from '../../src/services/payouts/advance-payouts.js';
 import type { Payout } from '../../src/services/payouts/schema.js';

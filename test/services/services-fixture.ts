@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
-import { sql } from 'kysely';
+import { sql } from '../../src/database/kysely.js';
 import t, { type Test } from 'tap';
 import { momentOf } from '../../src/database/database-clock.js';
 import { isPostgres } from '../../src/database/is-postgres.js';

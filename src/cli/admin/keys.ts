@@ -2,6 +2,7 @@ import { Command, Option } from 'commander';
 import { apiKeySchema, resetKeySchema, shownKeySchema, type ApiKey } from '../../registry/keys/schema.js';
 import { propagationSchema } from '../../registry/propagation-schema.js';
 import Type from '../../typebox/typebox.js';
+import { fingerprintCommand } from '../audit/fingerprint.js';
 import type { CommandIo } from '../command-io.js';
 import type { Environment } from './access.js';
 import { administer } from './admin-call.js';
@@ -23,7 +24,7 @@ interface CreateOptions {
   readonly label?: string;
 }
 
-/** `keys create`, `list`, `revoke`, `reset`, `import` and `export`. */
+/** `keys create`, `list`, `revoke`, `reset`, `import`, `export` and `fingerprint`. */
 export function keysCommand(io: CommandIo, env: Environment = process.env): Command {
   const keys = new Command('keys').description('create, list, revoke, reset, import and export the keys of merchants');
   const edge = { io, env };
@@ -75,7 +76,7 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
   });
   keysImportCommand(keys, edge);
   keysExportCommand(keys, edge);
-  return keys;
+  return keys.addCommand(fingerprintCommand(io));
 }
 
 function shownOnce({ key, ...told }: ApiKey & { readonly key: string }): string[] {

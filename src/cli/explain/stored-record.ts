@@ -9,7 +9,7 @@ import type { Pepper } from '../../gateway/api-key.js';
 import type { KeyStore } from '../../gateway/ports.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import { parseRecordText } from '../../gateway/records.js';
-import { readPepper } from '../open-ports.js';
+import { readPepper } from '../read-pepper.js';
 import { redisAddressOf } from '../redis-address.js';
 
 /** Whose key a request has: by its id, by its merchant, or the key itself, which came from standard input. */

@@ -1,5 +1,5 @@
 import { ulid } from 'ulid';
-import type { Selectable } from 'kysely';
+import type { Selectable } from '../../database/kysely.js';
 import type { Projection } from '../projection/projection.js';
 import { readHistory } from '../projection/history.js';
 import type { History } from '../projection/history.js';

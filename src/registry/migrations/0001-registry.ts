@@ -1,4 +1,4 @@
-import { sql, type CreateTableBuilder, type Kysely, type Migration } from 'kysely';
+import { sql, type CreateTableBuilder, type Kysely, type Migration } from '../../database/kysely.js';
 import { addSequence } from '../../database/add-sequence.js';
 
 /** Merchants, their keys, the events of both, and what has yet to be projected. */

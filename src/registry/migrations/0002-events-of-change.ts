@@ -1,4 +1,4 @@
-import type { Kysely, Migration } from 'kysely';
+import type { Kysely, Migration } from '../../database/kysely.js';
 
 /** Finds the event of an import among the events of a merchant who has many: that of a key is known by its change. */
 export const eventsOfChange: Migration = {

@@ -1,4 +1,4 @@
-import type { Kysely, Migration } from 'kysely';
+import type { Kysely, Migration } from '../../database/kysely.js';
 
 /** The names of the histories that this database has had: a store that has one of them is its own, though it is to be written anew. */
 export const formerGenerations: Migration = {

@@ -1,4 +1,4 @@
-import type { Selectable } from 'kysely';
+import type { Selectable } from '../../database/kysely.js';
 import type { KeyRecord, MerchantRecord } from '../../gateway/records.js';
 import { toApiKey, type StoredKey } from '../keys/repository.js';
 import { toMerchant } from '../merchants/repository.js';

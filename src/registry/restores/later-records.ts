@@ -1,4 +1,4 @@
-import type { Selectable } from 'kysely';
+import type { Selectable } from '../../database/kysely.js';
 import { MalformedRecord, parseKeyRecord, parseMerchantRecord } from '../../gateway/records.js';
 import type { KeyRecord, MerchantRecord } from '../../gateway/records.js';
 import type { StoredKey } from '../keys/repository.js';

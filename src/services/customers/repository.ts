@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { sql, type Selectable } from 'kysely';
+import { sql, type Selectable } from '../../database/kysely.js';
 import type { Moment } from '../../database/database-clock.js';
 import { isUniqueViolation } from '../../database/unique-violation.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { sql } from 'kysely';
+import { sql } from '../../database/kysely.js';
 import { tryLock } from '../../database/try-lock.js';
 import { failure } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';

@@ -1,4 +1,4 @@
-import { sql, type CreateTableBuilder, type Kysely, type Migration } from 'kysely';
+import { sql, type CreateTableBuilder, type Kysely, type Migration } from '../../database/kysely.js';
 import { addSequence } from '../../database/add-sequence.js';
 
 const largestAmount = sql.lit(Number.MAX_SAFE_INTEGER);

@@ -1,4 +1,4 @@
-import { sql, type Kysely, type Migration } from 'kysely';
+import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /** Finds the due payouts of one state: beside many that are pending, the few that are processing are looked for each second. */
 export const payoutsDue: Migration = {

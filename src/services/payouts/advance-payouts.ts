@@ -1,4 +1,4 @@
-import { sql, type Selectable, type SqlBool } from 'kysely';
+import { sql, type Selectable, type SqlBool } from '../../database/kysely.js';
 import { ulid } from 'ulid';
 import { later, type Moment } from '../../database/database-clock.js';
 import { DatabaseError } from '../../database/database-error.js';

@@ -1,4 +1,4 @@
-import type { Selectable } from 'kysely';
+import type { Selectable } from '../../database/kysely.js';
 import type { Moment } from '../../database/database-clock.js';
 import { Refusal } from '../../rest/refusal.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
