@@ -5,7 +5,7 @@ import { FaultPlan } from './fault-plan.js';
 const faults = ['cut', 'delay', 'flush', 'kill'];
 
 t.test('goes on until the rounds of each fault had their changes, the fewest first', (t) => {
-  const plan = new FaultPlan(new Random(1), { faults, each: 100, given: [] });
+  const plan = new FaultPlan(new Random(1), { faults, each: 100, sequence: null, given: [] });
   const rounds: (readonly string[])[] = [];
   while (!plan.isDone && rounds.length < 100) {
     const names = plan.next();
@@ -22,14 +22,14 @@ t.test('goes on until the rounds of each fault had their changes, the fewest fir
 
 t.test('a run is repeated by its seed and its rounds, however many changes were made', (t) => {
   const first = new Random(7);
-  const plan = new FaultPlan(first, { faults, each: 100, given: [] });
+  const plan = new FaultPlan(first, { faults, each: 100, sequence: null, given: [] });
   const rounds = Array.from({ length: 8 }, (_, index) => {
     const names = plan.next();
     plan.made(names, index % 3 === 0 ? 0 : 40);
     return { names, drawn: first.below(1000) };
   });
   const second = new Random(7);
-  const again = new FaultPlan(second, { faults, each: 100, given: rounds.map(({ names }) => names) });
+  const again = new FaultPlan(second, { faults, each: 100, sequence: null, given: rounds.map(({ names }) => names) });
   t.same(
     rounds.map(() => ({ names: again.next(), drawn: second.below(1000) })),
     rounds,
@@ -38,7 +38,7 @@ t.test('a run is repeated by its seed and its rounds, however many changes were 
 });
 
 t.test('without a number each fault is as likely as the other, and it is never done', (t) => {
-  const plan = new FaultPlan(new Random(3), { faults, each: null, given: [] });
+  const plan = new FaultPlan(new Random(3), { faults, each: null, sequence: null, given: [] });
   const names = Array.from({ length: 60 }, () => plan.next()).flat();
   plan.made(faults, 1000);
   t.same(new Set(names), new Set(faults));

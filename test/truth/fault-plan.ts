@@ -6,11 +6,13 @@ export interface FaultPlanOptions {
   readonly faults: readonly string[];
   /** How many changes the rounds of each fault need; null: as many as come. */
   readonly each: number | null;
+  /** How many faults follow one another in a round; null: one, or two at a time. */
+  readonly sequence: number | null;
   /** The faults of the first rounds, as an earlier run had them. */
   readonly given: readonly (readonly string[])[];
 }
 
-/** Chooses one or two faults for each round: at random, and first those whose rounds had the fewest changes. */
+/** Chooses the faults of each round: at random, and first those whose rounds had the fewest changes. */
 export class FaultPlan {
   readonly #options: FaultPlanOptions;
   readonly #random: Random;
@@ -26,10 +28,9 @@ export class FaultPlan {
   /** Draws the same random numbers whatever was chosen before, so that the same faults are injected in the same way. */
   next(): readonly string[] {
     const random = this.#random;
-    const { faults, given } = this.#options;
-    const names = [random.pick(this.#foremost(faults))];
-    const others = faults.filter((name) => !names.includes(name));
-    if (!random.oneIn(3) && others.length > 0) names.push(random.pick(this.#foremost(others)));
+    const { faults, given, sequence } = this.#options;
+    const names = sequence === null ? this.#oneOrTwo() : [];
+    while (names.length < (sequence ?? 0)) names.push(random.pick(this.#foremost(faults)));
     this.#rounds += 1;
     return given[this.#rounds - 1] ?? names;
   }
@@ -48,6 +49,14 @@ export class FaultPlan {
   get lacking(): readonly string[] {
     const { faults, each } = this.#options;
     return each === null ? [] : faults.filter((fault) => this.#countOf(fault) < each);
+  }
+
+  #oneOrTwo(): string[] {
+    const { faults } = this.#options;
+    const names = [this.#random.pick(this.#foremost(faults))];
+    const others = faults.filter((name) => !names.includes(name));
+    if (!this.#random.oneIn(3) && others.length > 0) names.push(this.#random.pick(this.#foremost(others)));
+    return names;
   }
 
   #foremost(faults: readonly string[]): readonly string[] {

@@ -9,12 +9,19 @@ export interface TestKey {
 
 const mostRecent = 8;
 const mostEnded = 30;
+const othersOnceIn = 4;
 
 /** The keys that requests are made with: those that should work, some that ended, and more often those that changed last. */
 export class Keys {
   readonly #all: TestKey[] = [];
   readonly #ended: TestKey[] = [];
   readonly #recent: TestKey[] = [];
+  readonly #others: TestKey[] = [];
+
+  /** Adds keys that nothing changes. */
+  addOthers(keys: readonly TestKey[]): void {
+    this.#others.push(...keys);
+  }
 
   add(key: TestKey): void {
     this.#all.push(key);
@@ -35,6 +42,7 @@ export class Keys {
   }
 
   pick(random: Random): TestKey | null {
+    if (this.#others.length > 0 && random.oneIn(othersOnceIn)) return random.pick(this.#others);
     const from = random.oneIn(3) && this.#recent.length > 0 ? this.#recent : this.#all;
     return from.length === 0 ? null : random.pick(from);
   }

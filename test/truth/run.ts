@@ -5,9 +5,10 @@ import { Changes } from './changes.js';
 import { check, type Limits, type Violation } from './checker.js';
 import { startDeployment, type Deployment, type DeploymentOptions } from './deployment.js';
 import { FaultPlan } from './fault-plan.js';
-import type { Injected } from './fault-kind.js';
-import { faultKinds, losesData } from './faults.js';
-import { isInForce, type Fault, type HistoryEvent } from './history.js';
+import { losesData } from './faults.js';
+import { isInForce, type Asked, type HistoryEvent } from './history.js';
+import { importKeys } from './imported-keys.js';
+import { beginFault, Injections } from './injections.js';
 import { Keys } from './keys.js';
 import { History } from './recorder.js';
 import { Requests } from './requests.js';
@@ -24,6 +25,10 @@ export interface RunOptions extends DeploymentOptions {
   readonly each?: number | null;
   /** The faults of the first rounds, where they are not chosen. */
   readonly rounds?: readonly (readonly string[])[];
+  /** How many faults follow one another in a round; null: one, or two at a time. */
+  readonly sequence: number | null;
+  /** How many keys are there besides those that are changed. */
+  readonly keys: number;
   /** How many callers each gateway has, and how long each pauses between two requests. */
   readonly callers: number;
   readonly pauseMilliseconds: number;
@@ -38,7 +43,7 @@ export interface RunOptions extends DeploymentOptions {
   readonly signal?: AbortSignal;
 }
 
-/** One or two faults, until everything is well again. */
+/** One fault or several, until everything is well again. */
 export interface Round {
   readonly number: number;
   readonly faults: readonly string[];
@@ -51,6 +56,8 @@ export interface Round {
   /** Of these: those that must not be accepted. */
   readonly toBeRefused: number;
   readonly violations: readonly Violation[];
+  /** How long after the last cause had gone a gateway still did not decide; null: not within the limits. */
+  readonly decidedAfter: number | null;
   /** How long after the last cause had gone every gateway decided and a change was in force; null: not within the limits. */
   readonly recoveredAfter: number | null;
   /** Everything that happened in it, where something is wrong. */
@@ -59,7 +66,6 @@ export interface Round {
   readonly logs: readonly { readonly party: string; readonly log: string }[];
 }
 
-const mostGap = 700;
 const quietMilliseconds = 300;
 /** So that there is a request or a change that is too late. */
 const someMilliseconds = 5000;
@@ -67,7 +73,7 @@ const someMilliseconds = 5000;
 /** Starts a deployment, and goes round after round until the time or the changes are used up. */
 export async function run(t: Teardown, options: RunOptions): Promise<Round[]> {
   const history = new History();
-  const starting = begin(history, 'start', 'the start');
+  const starting = beginFault(history, 'start', 'the start');
   const deployment = await startDeployment(t, history, options);
   const soak = new Soak(deployment, history, options);
   t.teardown(() => soak.stop());
@@ -75,8 +81,8 @@ export async function run(t: Teardown, options: RunOptions): Promise<Round[]> {
   await soak.recovered(performance.now());
   starting.ended = performance.now();
   const random = new Random(options.seed);
-  const { faults, each = null, rounds: given = [] } = options;
-  const plan = new FaultPlan(random, { faults, each, given });
+  const { faults, each = null, sequence, rounds: given = [] } = options;
+  const plan = new FaultPlan(random, { faults, each, sequence, given });
   const rounds: Round[] = [];
   const deadline = performance.now() + options.seconds * 1000;
   let changes = 0;
@@ -91,12 +97,6 @@ export async function run(t: Teardown, options: RunOptions): Promise<Round[]> {
   return rounds;
 }
 
-interface Begun {
-  readonly fault: Fault;
-  readonly isolation: Fault;
-  readonly end: () => Promise<unknown>;
-}
-
 class Soak {
   readonly #deployment: Deployment;
   readonly #history: History;
@@ -104,6 +104,7 @@ class Soak {
   readonly #requests: readonly Requests[];
   readonly #changes: readonly Changes[];
   readonly #keys = new Keys();
+  readonly #injections: Injections;
   #isRunning = true;
   #isPaused = false;
   #loops: Promise<unknown> = Promise.resolve();
@@ -118,6 +119,10 @@ class Soak {
     this.#deployment = deployment;
     this.#history = history;
     this.#options = options;
+    this.#injections = new Injections(deployment, history, options.holdMilliseconds, (plan) => {
+      // Some states are left only by another change: gateways must decide without one, too.
+      this.#isPaused = plan.oneIn(3);
+    });
     this.#requests = deployment.gateways.map((gateway) => new Requests(gateway, history));
     this.#changes = Array.from({ length: options.changers }, (_, index) => {
       const random = new Random(options.seed + 1 + index);
@@ -129,6 +134,9 @@ class Soak {
 
   async begin(): Promise<void> {
     await Promise.all(this.#changes.map((changes) => changes.prepare()));
+    if (this.#options.keys > 0) {
+      this.#keys.addOthers(await importKeys(this.#deployment, this.#history, this.#options.keys));
+    }
     const isRunning = (): boolean => this.#isRunning;
     const { callers, pauseMilliseconds, seed } = this.#options;
     this.#loops = Promise.all([
@@ -148,35 +156,16 @@ class Soak {
   }
 
   async round(number: number, names: readonly string[], plan: Random): Promise<Round> {
-    const { holdMilliseconds } = this.#options;
-    const begun: Begun[] = [];
-    const whats: string[] = [];
-    let hold = Math.floor(holdMilliseconds / 3) + plan.below(Math.ceil((holdMilliseconds * 2) / 3));
-    for (const name of names) {
-      const kind = faultKinds[name];
-      if (kind === undefined) throw new Error(`there is no fault ${name}`);
-      if (begun.length > 0) await wait(plan.below(mostGap));
-      hold = Math.max(hold, kind.holdMilliseconds ?? 0);
-      const random = new Random(plan.below(2 ** 32));
-      const fault = begin(this.#history, name, name);
-      const injected = await kind.inject(this.#deployment, random, this.#history).catch(this.#halfDone);
-      whats.push(injected.what);
-      begun.push(this.#began(fault, injected));
-    }
-    await wait(hold);
-    // Some states are left only by another change: gateways must decide without one, too.
-    this.#isPaused = plan.oneIn(3);
-    for (const { isolation, end } of plan.oneIn(2) ? begun : begun.toReversed()) {
-      isolation.ended = performance.now();
-      // A process that ends while it starts is started again.
-      await end().catch(() => undefined);
-      await wait(plan.below(mostGap));
-    }
+    const injections = this.#injections;
+    const isSequence = this.#options.sequence !== null;
+    const begun = await (isSequence ? injections.oneAfterAnother(names, plan) : injections.atOnce(names, plan));
     await this.#deployment.store.settled().catch(() => undefined);
-    for (const { fault } of begun) fault.ended = performance.now();
-    const recoveredAfter = await this.recovered(performance.now());
+    const since = performance.now();
+    for (const { fault } of begun) fault.ended = since;
+    const recoveredAfter = await this.recovered(since);
     await wait(quietMilliseconds);
-    return this.#look(number, names, whats.join(', '), recoveredAfter);
+    const what = begun.map((one) => one.what).join(', ');
+    return this.#look({ number, faults: names, what, recoveredAfter }, since);
   }
 
   /** Waits until every gateway has decided and each changer had a change in force since a moment, or it takes too long. */
@@ -191,22 +180,14 @@ class Soak {
     return haveDecided && isWell ? performance.now() - since : null;
   }
 
-  /** A fault that another one got in the way of: a server that is no master any more, or does not answer. */
-  readonly #halfDone = (error: unknown): Injected => ({
-    what: `half done: ${String(error)}`,
-    end: async () => {
-      for (const server of this.#deployment.store.data) await server.restart();
-      for (const registry of this.#deployment.registries) await registry.start();
-    },
-  });
-
-  /** Notes which gateways are cut off from now on, which ends before the cause of the fault is taken away. */
-  #began(fault: Fault, { what, isolated = [], end }: Injected): Begun {
-    const names = isolated.map(({ name }) => name);
-    return { fault, isolation: begin(this.#history, fault.name, what, names), end };
+  #decidedAfter(requests: readonly Asked[], since: number): number | null {
+    const last = requests.filter(isUndecided).reduce((latest, { sent }) => Math.max(latest, sent - since), 0);
+    const haveDecided = this.#requests.every(({ decidedAt }) => decidedAt > since);
+    return haveDecided && last <= this.#options.limits.decideMilliseconds ? last : null;
   }
 
-  #look(number: number, faults: readonly string[], what: string, recoveredAfter: number | null): Round {
+  #look(round: Pick<Round, 'number' | 'faults' | 'what' | 'recoveredAfter'>, since: number): Round {
+    const { faults, recoveredAfter } = round;
     const { events } = this.#history;
     const { registries, gateways } = this.#deployment;
     const requests = this.#history.takeRequests();
@@ -221,7 +202,7 @@ class Soak {
     const violations = found.violations.filter(({ rule, at }) => !this.#told.has(`${rule} ${at}`));
     for (const { rule, at } of violations) this.#told.add(`${rule} ${at}`);
     return {
-      ...{ number, faults, what, recoveredAfter, violations },
+      ...{ ...round, violations, decidedAfter: this.#decidedAfter(requests, since) },
       changes: changes.filter(({ writes }) => writes.length > 0).length,
       inForce: changes.filter(isInForce).length,
       requests: requests.length,
@@ -233,14 +214,14 @@ class Soak {
   }
 }
 
+function isUndecided({ verdict }: Asked): boolean {
+  return verdict === 'unavailable' || verdict === 'broken';
+}
+
 async function holdsBefore(deadline: number, holds: () => boolean): Promise<boolean> {
   while (!holds()) {
     if (performance.now() > deadline) return false;
     await wait(20);
   }
   return true;
-}
-
-function begin(history: History, name: string, what: string, isolated: readonly string[] = []): Fault {
-  return history.add({ kind: 'fault', name, what, begun: performance.now(), ended: Infinity, isolated });
 }

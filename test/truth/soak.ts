@@ -23,6 +23,8 @@ that no state explains: a key that is accepted after its revocation was in force
   --seed N         repeats the actions of the run that printed it; not their timing. How many changes are made depends on that,
                    so a run with --each is repeated by its rounds, too
   --rounds a+b,c   the faults of the first rounds
+  --sequence N     each round is a sequence of N faults, some of which overlap (one fault, or two at a time)
+  --keys N         keys of other merchants, imported before the first round (0)
   --gateways N     (3)
   --registries N   1 on SQLite, or 2 on the PostgreSQL of POSTGRES_URL (1)
   --stale N        maxStaleSeconds of gateways and registries (5)
@@ -47,7 +49,7 @@ const { values } = parseArgs({
       ),
     ),
     ...Object.fromEntries(
-      ['hold', 'changers', 'decide', 'in-force', 'dist', 'each', 'rounds'].map((name) => [
+      ['hold', 'changers', 'decide', 'in-force', 'dist', 'each', 'rounds', 'sequence', 'keys'].map((name) => [
         name,
         { type: 'string' as const },
       ]),
@@ -91,6 +93,8 @@ try {
       faultsOf(round.replaceAll('+', ','), topology, registries > 1),
     ),
     changes: number('changes', Number.MAX_SAFE_INTEGER),
+    sequence: text('sequence') === null ? null : number('sequence', 1),
+    keys: text('keys') === null ? 0 : number('keys', 0),
     callers: number('callers', 2),
     pauseMilliseconds: number('pause', 8),
     holdMilliseconds: number('hold', 4) * 1000,
@@ -161,8 +165,11 @@ function faultsOf(names: string | null, topology: Topology, hasPostgres: boolean
     : wrong(`--faults ${unknown.join(',')}: possible here are ${possible.join(', ')}`);
 }
 
-function sayRound({ number, what, changes, inForce, requests, recoveredAfter, violations }: Round): void {
-  const well = recoveredAfter === null ? 'NOT WELL IN TIME' : `well after ${(recoveredAfter / 1000).toFixed(1)} s`;
+function sayRound(round: Round): void {
+  const { number, what, changes, inForce, requests, decidedAfter, recoveredAfter, violations } = round;
+  const seconds = (milliseconds: number | null): string =>
+    milliseconds === null ? 'NOT IN TIME' : `after ${(milliseconds / 1000).toFixed(1)} s`;
+  const well = `decided ${seconds(decidedAfter)}, well ${seconds(recoveredAfter)}`;
   say(`${number}: ${what}: ${changes} changes, ${inForce} in force; ${requests} requests; ${well}`);
   const rules = new Map<string, string[]>();
   for (const { rule, text } of violations) rules.set(rule, [...(rules.get(rule) ?? []), text]);

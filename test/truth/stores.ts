@@ -25,7 +25,7 @@ export interface Store {
   /** What a process reaches through relays. */
   readonly reachable: readonly Reachable[];
   /** The fields of `keyStore.redis` that say where it is. */
-  configOf(network: Network): string;
+  configOf(network: Pick<Network, 'portOf'>): string;
   /** The servers that answer and are masters now, by their own word. */
   masters(): Promise<DataServer[]>;
   /** Resolves when every server runs and each replica follows its master. */
@@ -51,20 +51,23 @@ export async function startStore(t: Teardown, topology: Topology): Promise<Store
 const replicaCount = 2;
 const sentinelCount = 3;
 
-/** One master, two replicas and three sentinels, which reach each server through one relay: it can be cut off from its peers. */
-async function startSentinel(t: Teardown): Promise<Store> {
+/**
+ * Starts one master, two replicas and three sentinels.
+ * @param isCuttable whether each server is reached through one relay, so that it can be cut off from its peers
+ */
+export async function startSentinel(t: Teardown, isCuttable = true): Promise<Store> {
   const data: DataServer[] = [];
   for (let index = 0; index <= replicaCount; index += 1) {
     let port = 0;
-    const peers = await Relay.open(t, () => port);
+    const peers = isCuttable ? await Relay.open(t, () => port) : null;
     const [master] = data;
     const server = await startRedis(t, [
-      ...['replica-announce-ip 127.0.0.1', `replica-announce-port ${peers.port}`],
+      ...(peers === null ? [] : ['replica-announce-ip 127.0.0.1', `replica-announce-port ${peers.port}`]),
       ...['repl-diskless-sync-delay 0', 'repl-ping-replica-period 1', 'repl-timeout 5'],
       ...(master === undefined ? [] : [`replicaof 127.0.0.1 ${master.announced}`]),
     ]);
     ({ port } = server);
-    data.push(await dataServer(server, `redis-${index + 1}`, peers.port, peers));
+    data.push(await dataServer(server, `redis-${index + 1}`, peers?.port ?? port, peers));
   }
   const sentinels = await Promise.all(
     Array.from({ length: sentinelCount }, async () => {

@@ -9,6 +9,7 @@ t.test('what registry and gateways say beside faults is true', { skip: withoutRe
     ...{ topology: 'single', registries: 1, gateways: 2, maxStaleSeconds: 3, dist: path.resolve('dist') },
     ...{ seed: 20261123, seconds: 6, changes: 1000, faults: ['kill-registry', 'stop-gateway', 'delay', 'cut'] },
     ...{ callers: 1, pauseMilliseconds: 10, changers: 2, holdMilliseconds: 3000 },
+    ...{ sequence: null, keys: 0 },
     // Machines that build are often busy: what takes long is not judged here.
     limits: { decideMilliseconds: 30_000, inForceMilliseconds: 35_000 },
     onRound: ({ number, what, changes, afterInForce, violations }) => {

@@ -1,0 +1,60 @@
+import http from 'node:http';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { call } from './call.js';
+import type { Deployment } from './deployment.js';
+import type { TestKey } from './keys.js';
+import type { History } from './recorder.js';
+
+const entriesAtOnce = 500;
+const keysOfMerchant = 100;
+const mostAsked = 300;
+const timeoutMilliseconds = 60_000;
+
+/** Imports active keys of merchants that nothing changes later. @returns a sample of them, for requests */
+export async function importKeys(
+  { registries, token }: Deployment,
+  history: History,
+  count: number,
+): Promise<TestKey[]> {
+  const keys = Array.from({ length: count }, (_, number) => ({
+    keyId: `key_imported_${number}`,
+    merchantId: `m_imported_${Math.floor(number / keysOfMerchant)}`,
+    key: `svc_live_imported${number}`,
+  }));
+  const merchantIds = [...new Set(keys.map(({ merchantId }) => merchantId))];
+  const entries = [...merchantIds.map(merchantEntry), ...keys.map(keyEntry)];
+  const begun = performance.now();
+  const agent = new http.Agent({ keepAlive: true });
+  const headers = { authorization: `Bearer ${token}` };
+  const to = { port: registries[0]?.port ?? 0, method: 'POST', path: '/imports', headers, agent, timeoutMilliseconds };
+  for (let start = 0; start < entries.length; start += entriesAtOnce) {
+    const { status } = await call({ ...to, body: { entries: entries.slice(start, start + entriesAtOnce) } });
+    if (status !== 200) throw new Error(`an import was answered with ${String(status)}`);
+  }
+  agent.destroy();
+  const every = Math.ceil(count / mostAsked);
+  const asked = keys.filter((_, number) => number % every === 0);
+  // No gateway knows anything older of them, so that they are in force when they are in the store.
+  history.add({
+    ...{ kind: 'change', party: registries[0]?.name ?? '', action: `import ${count} keys`, begun },
+    ...{ ended: performance.now(), status: 200, propagation: { gateways: 0, confirmed: 0, pending: [] } },
+    writes: [
+      ...asked.map(({ keyId }) => ({ register: `key:${keyId}`, value: 'active' })),
+      ...merchantIds.flatMap((id) => [
+        { register: `status:${id}`, value: 'ACTIVE' },
+        { register: `allowlist:${id}`, value: 'open' },
+      ]),
+    ],
+  });
+  return asked;
+}
+
+function merchantEntry(merchantId: string): object {
+  const allowlists = { ipAllowlist: null, originAllowlist: null };
+  return { type: 'merchant', merchantId, name: 'Imported', status: 'ACTIVE', goLive: true, ...allowlists };
+}
+
+function keyEntry({ keyId, merchantId, key }: TestKey): object {
+  const lookupId = lookupIdOf(key, null);
+  return { type: 'key', keyId, lookupId, merchantId, environment: 'live', status: 'ACTIVE', permissions: ['*'] };
+}
