@@ -33,12 +33,20 @@ export interface Deployment {
   readonly redis: RedisServer;
   readonly registryPid: number;
   readonly configFile: string;
+  /** Of the registry, unless another one was named. */
+  readonly databaseFile: string;
   readonly accessLogFile: string;
   file(name: string): string;
   admin(method: string, target: string, body?: object): Promise<AdminAnswer>;
   startGateway(): Promise<GatewayProcess>;
   /** Runs `merchant-gateway` with these arguments against the registry, and gives what it printed. */
   run(...args: string[]): Promise<string>;
+}
+
+/** Redis that runs already, and the fields of `keyStore.redis` that say where it is. */
+interface RunningStore {
+  readonly redis: RedisServer;
+  readonly config: string;
 }
 
 /** What is closed in the end, last first. */
@@ -57,12 +65,12 @@ export class Teardowns {
 /** Starts everything but gateways, on free ports of the loopback address. */
 export async function startDeployment(
   t: Teardowns,
-  options: { readonly databaseUrl?: string | undefined } = {},
+  options: { readonly databaseUrl?: string | undefined; readonly store?: RunningStore } = {},
 ): Promise<Deployment> {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-bench-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));
   const file = (name: string): string => path.join(directory, name);
-  const redis = await startRedis(t);
+  const redis = options.store?.redis ?? (await startRedis(t));
   const upstream = http.createServer((request, response) => {
     request.resume();
     response.setHeader('content-type', 'application/json');
@@ -90,7 +98,7 @@ export async function startDeployment(
 throttle: { enabled: false }
 torExits: { enabled: false }
 accessLog: { destination: ${file('access.log')} }
-keyStore: { redis: { url: "${redis.url}" }, cache: { maxAgeSeconds: 600, unknownMaxAgeSeconds: 600 } }
+keyStore: { redis: { ${options.store?.config ?? `url: "${redis.url}"`} }, cache: { maxAgeSeconds: 600, unknownMaxAgeSeconds: 600 } }
 registry: { listen: { port: 0 }, database: { url: "${options.databaseUrl ?? `sqlite:${file('registry.db')}`}" }, tokenFile: ${file('token.txt')} }
 upstreams: { transactions: { url: "http://127.0.0.1:${(upstream.address() as AddressInfo).port}" } }
 routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
@@ -133,6 +141,7 @@ log: { level: info }
     redis,
     registryPid: registry.child.pid ?? 0,
     configFile,
+    databaseFile: file('registry.db'),
     accessLogFile: file('access.log'),
     file,
     async admin(method, target, body) {

@@ -4,6 +4,8 @@ export interface LoadOrder {
   readonly next: () => string;
   /** The status that each answer must have. */
   readonly status: number;
+  /** Takes each other status, which ends the run where this is missing. */
+  readonly onOtherStatus?: (status: number) => void;
   /** For how long requests are begun. */
   readonly seconds: number;
 }
