@@ -29,9 +29,23 @@ export async function currentRecords(database: RegistryDatabase, names: readonly
       : await database.selectFrom('api_keys').selectAll().where('lookup_id', 'in', lookupIds).execute();
   const found = [...merchants.map(merchantEntry), ...keys.map(keyEntry)];
   const known = new Set(found.map(({ name }) => name));
-  // A change of the roster has a name in the outbox, and no record.
-  const missing = [...new Set(names)].filter((name) => !known.has(name) && isRecord(name));
-  return [...found, ...missing.map((name) => ({ name, value: null }))];
+  return [...found, ...missingAmong(names, known).map((name) => ({ name, value: null }))];
+}
+
+/** The names of records that the database does not know. It is asked for names alone: a store may have a million, nearly all known. */
+export async function unknownNames(database: RegistryDatabase, names: readonly string[]): Promise<string[]> {
+  const merchantIds = below(merchantPrefix, names);
+  const lookupIds = below(keyPrefix, names);
+  const merchants =
+    merchantIds.length === 0
+      ? []
+      : await database.selectFrom('merchants').select('id').where('id', 'in', merchantIds).execute();
+  const keys =
+    lookupIds.length === 0
+      ? []
+      : await database.selectFrom('api_keys').select('lookup_id').where('lookup_id', 'in', lookupIds).execute();
+  const found = [...merchants.map(({ id }) => merchantPrefix + id), ...keys.map((key) => keyPrefix + key.lookup_id)];
+  return missingAmong(names, new Set(found));
 }
 
 /** A merchant as gateways read it. */
@@ -46,6 +60,11 @@ export function keyEntry(row: StoredKey): StoreEntry {
   const { keyId, merchantId, environment, status, permissions, expiresAt, revision } = toApiKey(row);
   const value: KeyRecord = { keyId, merchantId, environment, status, permissions, expiresAt, revision };
   return { name: keyPrefix + row.lookup_id, value };
+}
+
+/** A change of the roster has a name in the outbox, and no record. */
+function missingAmong(names: readonly string[], known: ReadonlySet<string>): string[] {
+  return [...new Set(names)].filter((name) => !known.has(name) && isRecord(name));
 }
 
 function isRecord(name: string): boolean {

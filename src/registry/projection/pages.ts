@@ -1,6 +1,6 @@
 import type { RecordsStore, StoreEntry } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { currentRecords, keyEntry, merchantEntry, recordPrefixes } from './current-records.js';
+import { keyEntry, merchantEntry, recordPrefixes, unknownNames } from './current-records.js';
 
 const pageLength = 500;
 
@@ -56,6 +56,5 @@ export async function* strangeNames(database: RegistryDatabase, store: RecordsSt
 }
 
 async function unknownAmong(database: RegistryDatabase, names: readonly string[]): Promise<NamesPage> {
-  const unknown = (await currentRecords(database, names)).filter(({ value }) => value === null).map(({ name }) => name);
-  return { length: new Set(names).size, unknown };
+  return { length: new Set(names).size, unknown: await unknownNames(database, names) };
 }
