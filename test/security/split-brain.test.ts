@@ -38,6 +38,39 @@ t.test('a planned failover costs no request', { skip: withoutRedis }, async (t) 
   }
 });
 
+// A look-up that was on its way when the connections were opened anew was answered with 503, and so was one for which the new master
+// was not judged within half a second.
+t.test('a planned failover costs no request with a key that is not held', { skip: withoutRedis }, async (t) => {
+  const scene = await Scene.start(t, options);
+  const { store, gateways } = scene.deployment;
+  const keys = await scene.importKeys(6_000);
+  await scene.enrolled();
+  const [former] = await store.masters();
+  const watches = gateways.map((gateway, index) => {
+    return scene.watchEach(
+      gateway,
+      keys.filter((_, number) => number % gateways.length === index),
+      5,
+    );
+  });
+  await wait(500);
+  await store.sentinels[0]?.client.call('SENTINEL', 'FAILOVER', 'mymaster');
+  await scene.until(async () => {
+    const masters = await store.masters();
+    return masters.length === 1 && masters[0]?.name !== former?.name;
+  }, 'another server is the master');
+  await store.settled();
+  await wait(1_000);
+  await Promise.all(watches.map((watch) => watch.stop()));
+  for (const watch of watches) {
+    t.same(statusesOf(watch), [200], `${watch.seen.length} requests`);
+    const times = watch.seen.map(({ sent, answered }) => answered - sent);
+    t.comment(`the longest took ${Math.round(Math.max(...times))} ms`);
+    const others = watch.seen.filter(({ status }) => status !== 200);
+    if (others.length > 0) t.comment(`${others.length} others`);
+  }
+});
+
 // Sentinels and registry had gone over to another server, and a gateway was left with the former one, which answered on: the gateway
 // accepted a revoked key for as long as it did, and the registry had called the revocation in force.
 t.test(

@@ -7,14 +7,17 @@ import type { History } from './recorder.js';
 
 const entriesAtOnce = 500;
 const keysOfMerchant = 100;
-const mostAsked = 300;
 const timeoutMilliseconds = 60_000;
 
-/** Imports active keys of merchants that nothing changes later. @returns a sample of them, for requests */
+/**
+ * Imports active keys of merchants that nothing changes later.
+ * @returns at most so many of them, for requests
+ */
 export async function importKeys(
   { registries, token }: Deployment,
   history: History,
   count: number,
+  mostAsked = 300,
 ): Promise<TestKey[]> {
   const keys = Array.from({ length: count }, (_, number) => ({
     keyId: `key_imported_${number}`,

@@ -4,6 +4,7 @@ import type { Teardown } from '../adapters/redis-server.js';
 import { call, type Called } from './call.js';
 import { callerAddress, startDeployment, type Deployment, type DeploymentOptions, type Party } from './deployment.js';
 import { isInForce, type Propagation } from './history.js';
+import { importKeys } from './imported-keys.js';
 import type { TestKey } from './keys.js';
 import { History } from './recorder.js';
 
@@ -72,6 +73,33 @@ export class Scene {
       await this.until(async () => (await this.ask(gateway, made)).status === 200, `${gateway.name} accepts a new key`);
     }
     return made;
+  }
+
+  /** New keys, for which no gateway was asked. */
+  importKeys(count: number): Promise<TestKey[]> {
+    return importKeys(this.deployment, new History(), count, count);
+  }
+
+  /** Asks a gateway with one key after the other, each once, without waiting for responses. */
+  watchEach(gateway: Party, keys: readonly TestKey[], pauseMilliseconds: number): Watch {
+    const seen: Called[] = [];
+    const state = { isRunning: true };
+    const asking = (async () => {
+      const asked: Promise<unknown>[] = [];
+      for (const key of keys) {
+        if (!state.isRunning) break;
+        asked.push(this.ask(gateway, key).then((called) => seen.push(called)));
+        await wait(pauseMilliseconds);
+      }
+      await Promise.all(asked);
+    })();
+    return {
+      seen,
+      stop: async () => {
+        state.isRunning = false;
+        await asking;
+      },
+    };
   }
 
   /** Revokes a key, also one that was revoked before: then it says how far that has come. */

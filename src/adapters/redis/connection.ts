@@ -101,9 +101,12 @@ export function connectSentinel(
   return bearRepeatedErrors(redis).on('error', onError);
 }
 
-/** Opens a connection anew. One that is being opened stays: behind a Sentinel ioredis would give it up for good. */
+/**
+ * Opens a connection anew, and ends the former one at once: with `disconnect`, which waits for the other end to close it, it would seem
+ * to be open meanwhile and refuse each command. One that is being opened stays: behind a Sentinel ioredis would give it up for good.
+ */
 export function openAnew(redis: Redis): void {
-  if (redis.status === 'ready') redis.disconnect(true);
+  if (redis.status === 'ready') redis.stream.destroy();
 }
 
 /** Whether Redis is spoken to over TLS. */

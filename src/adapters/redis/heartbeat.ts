@@ -106,12 +106,12 @@ export class Heartbeat {
   }
 
   /**
-   * Resolves, in bounded time, when the connections of this moment can be believed; where that is not to be expected, it does not wait.
+   * Resolves when the connections of this moment can be believed, after at most so many turns; at once where that is not to be expected.
    * @throws KeyStoreUnavailable
    */
-  async proven(): Promise<number> {
-    // A turn that others wait for may be over soon; the one after it is not.
-    for (let turn = 0; turn < 2 && !this.#closed && this.standing.isJudgedSoon; turn += 1) await this.#verdict.next();
+  async proven(patience: { turns: number }): Promise<number> {
+    const isWorthIt = (): boolean => patience.turns > 0 && !this.#closed && this.standing.isJudgedSoon;
+    for (; isWorthIt(); patience.turns -= 1) await this.#verdict.next();
     const { proof } = this.standing;
     if (proof === null || !this.standing.answers)
       throw new KeyStoreUnavailable(this.reason ?? 'Redis could not be asked');

@@ -1,3 +1,4 @@
+import { setTimeout as wait } from 'node:timers/promises';
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import type { Eventual } from '../../gateway/eventual.js';
 import type { CacheFigures, Clock, HeldFigures, RecordRead, Records } from '../../gateway/ports.js';
@@ -31,8 +32,12 @@ export interface RedisRecordsOptions extends OutageEvents {
   readonly onNotice?: (notice: string) => void;
 }
 
-/** A reply that comes when the connections, or the records of the store, are others counts for nothing. */
-const attempts = 2;
+/** A reply that comes when the connections, or the records of the store, are others counts for nothing; nor does a failure. */
+const attempts = 4;
+/** Of a quarter of a second at most. A planned failover takes as long as the first of them; a busy machine needs more. */
+const turnsOfPatience = 6;
+/** A command may fail so long before its connection is known to have ended. */
+const endMilliseconds = 5;
 
 /** The contract's records in Redis, held in memory for as long as they are known to be true. */
 export class RedisRecords implements Records {
@@ -148,12 +153,22 @@ export class RedisRecords implements Records {
     }
   }
 
-  /** What was answered counts only where it comes from a server that is believed still: a connection may have been opened anew. */
+  /**
+   * What was answered counts only where it comes from a server that is believed still. Where the connection was opened anew meanwhile,
+   * as in a failover, the look-up is repeated on the new one.
+   */
   async #ask(name: string): Promise<string | null> {
+    const patience = { turns: turnsOfPatience };
     for (let attempt = 1; ; attempt += 1) {
-      const proof = await this.#heartbeat.proven();
-      const text = await this.#textIn(name);
-      if (this.#heartbeat.standing.proof === proof) return text;
+      const proof = await this.#heartbeat.proven(patience);
+      const isProven = (): boolean => this.#heartbeat.standing.proof === proof;
+      try {
+        const text = await this.#textIn(name);
+        if (isProven()) return text;
+      } catch (error) {
+        await wait(endMilliseconds);
+        if (isProven() || attempt === attempts) throw error;
+      }
       if (attempt === attempts) throw new KeyStoreUnavailable('the connection to Redis was opened anew meanwhile');
     }
   }
