@@ -29,6 +29,9 @@ async function run(
   const begun = performance.now();
   let [elapsed, due, sent] = [0, 0, 0];
   await connections.use((done, fail) => {
+    const endWhenAnswered = (): void => {
+      if (elapsed >= milliseconds && latencies.length === sent) done();
+    };
     const sendWaiting = (): void => {
       while (waiting.length > 0) {
         const connection = free.shift(); // by turns: one that is left out for long would be closed as idle
@@ -42,7 +45,7 @@ async function run(
           latencies.push(performance.now() - intended);
           free.push(connection);
           sendWaiting();
-          if (elapsed >= milliseconds && latencies.length === sent) done();
+          endWhenAnswered();
         });
       }
     };
@@ -56,6 +59,7 @@ async function run(
       }
       sendWaiting();
       if (elapsed < milliseconds) setTimeout(tick, 1);
+      else endWhenAnswered(); // at a low rate the last answer may be long there
     };
     tick();
   });
