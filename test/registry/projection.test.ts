@@ -319,6 +319,33 @@ t.test('a store that is found again is filled at once, however long it was away'
   t.same(await differences(database, store), []);
 });
 
+t.test('the wait for forgotten gateways ends in time, though changes come without end', async (t) => {
+  const { context, database, projection, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  await one.run();
+  await one.end();
+  const isOpen = async () =>
+    (await database.selectFrom('revision').select('is_open').executeTakeFirstOrThrow()).is_open;
+  store.server = 'run-2';
+  projector.wake();
+  await until(async () => (await isOpen()) === 0 && time.untilNext !== null);
+  let count = 0;
+  store.onWrite = async () => {
+    count += 1;
+    if (count === 5) time.advance(31_000);
+    if (count < 200 && (await isOpen()) === 0) await changeMerchant(context, 'test', id, { name: `m${count}` });
+  };
+  await changeMerchant(context, 'test', id, { name: 'first' });
+  projector.wake();
+  await until(async () => {
+    if (time.untilNext === 0) time.advance(0);
+    return (await isOpen()) === 1;
+  });
+  t.ok(count < 20, `after ${count} changes`);
+});
+
 t.test('a store that can be looked at again is filled within a second, though nothing says so', async (t) => {
   const { database, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
   store.fails = () => 'before';

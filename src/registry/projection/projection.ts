@@ -173,6 +173,8 @@ export class Projection {
       published = position;
       session.tell(); // the process of the change waits for this
       onPublished?.();
+      // Changes may come without end: the next run ends the wait for forgotten gateways.
+      if (this.dueIn === 0) return true;
     }
   }
 
