@@ -4,6 +4,7 @@ import { InactiveMemory, inactiveAmong } from '../../src/adapters/redis/inactive
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
 import { compileKeyRecord, compileMerchantRecord } from '../../src/gateway/records.js';
 
+const keyName = `key:${'a'.repeat(64)}`;
 const known = { generation: 'r_1', revision: 20 };
 
 interface Entry {
@@ -35,7 +36,7 @@ t.test('what is held as inactive is reported once over the same connections', as
   const { memory, names, state, written } = setUp();
   await memory.report(known, 1);
   t.equal(written.size, 0, 'nothing is held');
-  state.held = [{ name: 'key:a', value: { revision: 3 } }];
+  state.held = [{ name: keyName, value: { revision: 3 } }];
   await memory.report(known, 2);
   t.same([...written.keys()], ['mg:inactive:g:0']);
   t.match(readReport(written.get('mg:inactive:g:0')?.text ?? null), { instanceId: 'g', ...known });
@@ -44,16 +45,16 @@ t.test('what is held as inactive is reported once over the same connections', as
   await memory.report(known, 2);
   t.equal(written.size, 0);
   await memory.report(known, 3);
-  t.same(names(), ['key:a'], 'another server may have lost it again');
+  t.same(names(), [keyName], 'another server may have lost it again');
 });
 
 t.test('what was dropped is remembered until the gateway is enrolled again', async (t) => {
   const { memory, names, state, written } = setUp();
-  state.held = [{ name: 'key:a', value: {} }];
+  state.held = [{ name: keyName, value: {} }];
   memory.remember(known);
   state.held = [{ name: 'merchant:m', value: {} }];
   await memory.report(known, 1);
-  t.same(names(), ['key:a', 'merchant:m']);
+  t.same(names(), [keyName, 'merchant:m']);
   memory.clear();
   written.clear();
   state.held = [];
@@ -66,18 +67,21 @@ t.test('what was dropped is remembered until the gateway is enrolled again', asy
 
 t.test('a report that cannot be written is written by the next beat', async (t) => {
   const { memory, names, state } = setUp();
-  state.held = [{ name: 'key:a', value: {} }];
+  state.held = [{ name: keyName, value: {} }];
   state.fails = true;
   await memory.report(known, 1);
   t.same(names(), []);
   state.fails = false;
   await memory.report(known, 1);
-  t.same(names(), ['key:a']);
+  t.same(names(), [keyName]);
 });
 
 t.test('a long report is cut into parts', async (t) => {
   const { memory, names, state, written } = setUp();
-  state.held = Array.from({ length: 1_001 }, (_, index) => ({ name: `key:${index}`, value: {} }));
+  state.held = Array.from({ length: 1_001 }, (_, index) => ({
+    name: `key:${String(index).padStart(64, '0')}`,
+    value: {},
+  }));
   await memory.report(known, 1);
   t.same([...written.keys()], ['mg:inactive:g:0', 'mg:inactive:g:1', 'mg:inactive:g:2']);
   t.equal(names().length, 1_001);
@@ -114,5 +118,14 @@ t.test('only what is inactive or ends some day is remembered', (t) => {
       })),
     ],
   );
+  t.end();
+});
+
+t.test('a report that names anything but records cannot be used', (t) => {
+  const report = { instanceId: 'g', ...known };
+  for (const name of ['key:\u0000', 'key:a', 'merchant:m 1', 'meta', `${keyName}\n`]) {
+    t.equal(readReport(JSON.stringify({ ...report, entries: [{ name, value: {} }] })), null, JSON.stringify(name));
+  }
+  t.not(readReport(JSON.stringify({ ...report, entries: [{ name: keyName, value: {} }] })), null);
   t.end();
 });

@@ -294,3 +294,17 @@ onEachDatabase('a merchant that is changed before the comparison is held back al
     { status: 'SUSPENDED', name: 'c' },
   ]);
 });
+
+onEachDatabase('a damaged record that is held back stops no comparison, and is inactive', async (t, url) => {
+  const { database, keyId, merchantId, projection, report, store } = await restoredBesideEmptyStore(t, url);
+  const damaged = { status: 'REVOKED\u0000', expiresAt: 'never' };
+  store.inactive = [
+    { ...report, entries: report.entries.map((one) => ({ ...one, value: { ...one.value, ...damaged } })) },
+  ];
+  await projection('next').run();
+  t.match(await database.selectFrom('api_keys').selectAll().execute(), [
+    { key_id: keyId, status: 'INACTIVE', expires_at: null },
+  ]);
+  t.match(await database.selectFrom('merchants').selectAll().execute(), [{ id: merchantId, status: 'INACTIVE' }]);
+  t.same(await differences(database, store), []);
+});

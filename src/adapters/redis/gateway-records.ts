@@ -29,14 +29,15 @@ const acknowledgementForm = Type.Object({
 /** The most records that one part of a report has. */
 export const recordsOfReport = 500;
 
+const recordName = '^(key:[0-9a-f]{64}|merchant:[A-Za-z0-9_-]{1,64})$';
+
 const reportForm = Type.Object({
   instanceId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
   generation,
   revision: Type.Integer({ minimum: 0, maximum: highestRevision }),
-  entries: Type.Array(
-    Type.Object({ name: Type.String({ maxLength: 128, pattern: '^(key|merchant):' }), value: Type.Object({}) }),
-    { maxItems: recordsOfReport },
-  ),
+  entries: Type.Array(Type.Object({ name: Type.String({ pattern: recordName }), value: Type.Object({}) }), {
+    maxItems: recordsOfReport,
+  }),
 });
 
 const grantForm = Type.Object({ generation, beat, lifetimeMilliseconds });

@@ -16,7 +16,7 @@ export interface InactiveMemoryOptions {
 /** The history in which records were held, and the newest change of it that was known. */
 type Known = Pick<InactiveReport, 'generation' | 'revision'>;
 
-/** A registry that is restored later than that finds no report any more. */
+/** How long a report stays in Redis. */
 const reportMilliseconds = 86_400_000;
 const mostRemembered = 100_000;
 
@@ -28,14 +28,14 @@ export class InactiveMemory {
   readonly #options: InactiveMemoryOptions;
   readonly #records = new Map<string, object>();
   #known: Known | null = null;
-  /** The connections over which all of it was written. */
+  /** The epoch of the connections over which the whole report was written. */
   #writtenIn = NaN;
 
   constructor(options: InactiveMemoryOptions) {
     this.#options = options;
   }
 
-  /** Takes in what is held, before it is dropped. @param known null: nothing can be held yet */
+  /** Copies what is held, before it is dropped. @param known null before the gateway has believed any store */
   remember(known: Known | null): void {
     if (known === null) return;
     for (const { name, value } of this.#options.held()) {

@@ -1,12 +1,12 @@
 import type { InactiveReport } from '../../registry/ports.js';
 import { readReport } from './gateway-records.js';
 
-/** What gateways report as inactive. Nobody looks for reports before a notice tells that there may be some. */
+/** What gateways report as inactive. They are looked for only after a notice of one, or when a notice may have been missed. */
 export class InactiveReports {
   readonly #prefix: string;
   readonly #scan: (prefix: string) => AsyncIterable<string>;
   readonly #read: (name: string) => Promise<string | null>;
-  /** Notices that came, and times at which some may have been missed. */
+  /** Raised by each notice of a report, and each time that a notice may have been missed. */
   #count = 1;
   #readUpTo = 0;
 

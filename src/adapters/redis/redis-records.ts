@@ -32,11 +32,11 @@ export interface RedisRecordsOptions extends OutageEvents {
   readonly onNotice?: (notice: string) => void;
 }
 
-/** A reply that comes when the connections, or the records of the store, are others counts for nothing; nor does a failure. */
+/** A look-up is repeated if its connection was opened anew, or the generation changed, before its reply came. */
 const attempts = 4;
-/** Of a quarter of a second at most. A planned failover takes as long as the first of them; a busy machine needs more. */
+/** Each takes at most a quarter of a second. One is enough for a planned failover; a busy machine needs more. */
 const turnsOfPatience = 6;
-/** A command may fail so long before its connection is known to have ended. */
+/** A command can fail this long before the end of its connection is noticed. */
 const endMilliseconds = 5;
 
 /** The contract's records in Redis, held in memory for as long as they are known to be true. */

@@ -62,6 +62,11 @@ export function keyEntry(row: StoredKey): StoreEntry {
   return { name: keyPrefix + row.lookup_id, value };
 }
 
+/** Whether a database can know a record of this name. Redis may hold others, and PostgreSQL refuses to be asked for some, such as a NUL. */
+export function canBeKnown(name: string): boolean {
+  return /^(?:key|merchant):[A-Za-z0-9_-]{1,64}$/.test(name);
+}
+
 /** A change of the roster has a name in the outbox, and no record. */
 function missingAmong(names: readonly string[], known: ReadonlySet<string>): string[] {
   return [...new Set(names)].filter((name) => !known.has(name) && isRecord(name));
@@ -72,5 +77,6 @@ function isRecord(name: string): boolean {
 }
 
 function below(prefix: string, names: readonly string[]): string[] {
-  return [...new Set(names)].filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+  const usable = [...new Set(names)].filter((name) => name.startsWith(prefix) && canBeKnown(name));
+  return usable.map((name) => name.slice(prefix.length));
 }

@@ -13,7 +13,7 @@ const firstPauseMilliseconds = 100;
 const longestPauseMilliseconds = 10_000;
 /** A database says nothing when it can be used again. */
 const longestForDatabaseMilliseconds = 500;
-/** Nor does a Cluster when its masters agree again. A look that fails writes nothing, so it is tried as often as one that succeeds. */
+/** A Cluster sends no event when its masters agree again. A look that fails writes nothing, so it is repeated as often as one that succeeds. */
 const longestForLookMilliseconds = pollMilliseconds;
 
 /** Projects at once after a change of this process, and otherwise now and then; after a failure more and more seldom. */

@@ -7,11 +7,13 @@ import { toMerchant } from '../merchants/repository.js';
 import type { StoreEntry } from '../ports.js';
 import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { laterRecords, type LaterKey, type LaterMerchant } from './later-records.js';
+import { endOf, laterRecords, type LaterKey, type LaterMerchant } from './later-records.js';
 import type { HeldBack } from './schema.js';
 
 type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
+/** A status as the admin API takes it. */
+const statusForm = /^[A-Z][A-Z_]{0,31}$/;
 /** In whose name the registry acts by itself. */
 const registryActor = 'registry';
 
@@ -122,12 +124,11 @@ export function lift(context: ChangeContext, actor: string, id: string): Promise
 async function holdKey(change: Change, { row, record }: LaterKey, source: string): Promise<NewEvent> {
   const { transaction, revision, now } = change;
   const { key_id, merchant_id, status, expires_at } = row;
-  const until = record.expiresAt === null ? Infinity : Date.parse(record.expiresAt);
-  const ends = Math.min(until, expires_at ?? Infinity);
+  const ends = Math.min(endOf(record.expiresAt), expires_at ?? Infinity);
   const after: StoredKey = await transaction
     .updateTable('api_keys')
     .set({
-      ...{ status: record.status === 'ACTIVE' ? status : record.status, expires_at: ends === Infinity ? null : ends },
+      ...{ status: heldStatus(record.status, status), expires_at: ends === Infinity ? null : ends },
       ...{ revision, updated_at: now },
     })
     .where('key_id', '=', key_id)
@@ -144,7 +145,7 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
   const after = await transaction
     .updateTable('merchants')
     .set({
-      ...{ status: record.status === 'ACTIVE' ? status : record.status, go_live: record.goLive ? go_live : 0 },
+      ...{ status: heldStatus(record.status, status), go_live: record.goLive ? go_live : 0 },
       ...{ revision, updated_at: now },
     })
     .where('id', '=', id)
@@ -158,6 +159,12 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
     before: toMerchant(row),
     after: toMerchant(after),
   };
+}
+
+/** The status to keep. A damaged record may have one that the database refuses, and the comparison would fail without end. */
+function heldStatus(known: string, own: string): string {
+  if (known === 'ACTIVE') return own;
+  return statusForm.test(known) ? known : 'INACTIVE';
 }
 
 async function note(

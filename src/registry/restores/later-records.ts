@@ -2,6 +2,7 @@ import type { Selectable } from '../../database/kysely.js';
 import { MalformedRecord, parseKeyRecord, parseMerchantRecord } from '../../gateway/records.js';
 import type { KeyRecord, MerchantRecord } from '../../gateway/records.js';
 import type { StoredKey } from '../keys/repository.js';
+import { canBeKnown } from '../projection/current-records.js';
 import type { StoreEntry } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
@@ -28,8 +29,9 @@ export async function laterRecords(
   entries: readonly StoreEntry[],
   uncompared: number,
 ): Promise<{ keys: LaterKey[]; merchants: LaterMerchant[] }> {
-  const keyRecords = read(entries, 'key:', parseKeyRecord);
-  const merchantRecords = read(entries, 'merchant:', parseMerchantRecord);
+  const usable = entries.filter(({ name }) => canBeKnown(name));
+  const keyRecords = read(usable, 'key:', parseKeyRecord);
+  const merchantRecords = read(usable, 'merchant:', parseMerchantRecord);
   const [lookupIds, ids] = [[...keyRecords.keys()], [...merchantRecords.keys()]];
   const keyRows =
     lookupIds.length === 0
@@ -37,7 +39,7 @@ export async function laterRecords(
       : await database.selectFrom('api_keys').selectAll().where('lookup_id', 'in', lookupIds).execute();
   const merchantRows =
     ids.length === 0 ? [] : await database.selectFrom('merchants').selectAll().where('id', 'in', ids).execute();
-  const waiting = await waitingNames(database, entries, uncompared);
+  const waiting = await waitingNames(database, usable, uncompared);
   return {
     keys: keyRows.flatMap((row) => {
       const record = keyRecords.get(row.lookup_id);
@@ -73,8 +75,13 @@ async function waitingNames(
 
 function saysLess({ status, expiresAt }: KeyRecord, row: StoredKey): boolean {
   if (row.status !== 'ACTIVE') return false;
-  const ends = expiresAt === null ? Infinity : Date.parse(expiresAt);
-  return status !== 'ACTIVE' || ends < (row.expires_at ?? Infinity);
+  return status !== 'ACTIVE' || endOf(expiresAt) < (row.expires_at ?? Infinity);
+}
+
+/** When a record says that a key ends, in milliseconds since 1970; Infinity for never, or for a text that is not a date. */
+export function endOf(expiresAt: string | null): number {
+  const end = expiresAt === null ? NaN : Date.parse(expiresAt);
+  return Number.isNaN(end) ? Infinity : end;
 }
 
 /** The records of one kind, by what is behind the prefix of their names; one that cannot be used is left out. */
