@@ -8,6 +8,8 @@ import type { SlotMarker } from './slot-marker.js';
 /** In the index of changes: every slot was changed, by a rebuild. */
 export const everySlot = 'all';
 
+const slotsOfStep = 2_000;
+
 /**
  * Which slots hold every change that was made in them. Changes are copied to replicas after they were confirmed, so a
  * replica that is promoted may lack the last ones, a revocation perhaps; and one master may be emptied while the others
@@ -37,7 +39,7 @@ export class SlotProofs {
 
   /** Whether nothing is missing in a slot, as far as was looked. */
   isWhole(slot: number): boolean {
-    return this.#isWhole[slot] === 1 && this.#sessions[slot] === this.#masters.owner(slot).session;
+    return this.#isWhole[slot] === 1 && this.#wasSeen(slot);
   }
 
   /** How many slots lack something. */
@@ -73,16 +75,25 @@ export class SlotProofs {
     this.#seed = seed;
     this.#begin(generation);
     await this.#readIndex();
-    // Looked up before the answers come: what a master said before it was emptied does not count.
-    const sessions = Array.from({ length: slotCount }, (_, slot) => this.#masters.owner(slot).session);
-    const open = sessions.flatMap((session, slot) => (this.#sessions[slot] === session ? [] : [slot]));
-    const answers = await callEach(
-      this.#masters,
-      open.map((slot) => ({ name: this.markerName(slot), command: ['GET', this.markerName(slot)] })),
-    );
-    open.forEach((slot, index) => {
-      this.#accept(slot, asText(answers[index]), sessions[slot] ?? null);
-    });
+    const open = [...this.#sessions.keys()].filter((slot) => !this.#wasSeen(slot));
+    // What a step has found out stays so when a later one fails: a busy machine would begin anew each time, without end.
+    for (let start = 0; start < open.length; start += slotsOfStep) {
+      const slots = open.slice(start, start + slotsOfStep);
+      // Looked up before the answers come: what a master said before it was emptied does not count.
+      const sessions = slots.map((slot) => this.#masters.owner(slot).session);
+      const answers = await callEach(
+        this.#masters,
+        slots.map((slot) => ({ name: this.markerName(slot), command: ['GET', this.markerName(slot)] })),
+      );
+      slots.forEach((slot, index) => {
+        this.#accept(slot, asText(answers[index]), sessions[index] ?? null);
+      });
+    }
+  }
+
+  /** Whether the slot's marker was read since its master was last listened to anew. */
+  #wasSeen(slot: number): boolean {
+    return this.#sessions[slot] === this.#masters.owner(slot).session;
   }
 
   /** Has whole slots say that they hold a change; of the others that is not known. */

@@ -1,0 +1,38 @@
+import t from 'tap';
+import type { ClusterMasters } from '../../src/adapters/redis/cluster/cluster-masters.js';
+import { slotCount } from '../../src/adapters/redis/cluster/hash-slots.js';
+import { slotMarkerText } from '../../src/adapters/redis/cluster/slot-marker.js';
+import { SlotProofs } from '../../src/adapters/redis/cluster/slot-proofs.js';
+import { RecordNames } from '../../src/adapters/redis/record-names.js';
+
+t.test('what was found out of some slots stays so when the look at others fails', async (t) => {
+  const marker = slotMarkerText({ generation: 'r_1', revision: 1 });
+  let asked = 0;
+  let answered = Infinity;
+  const commands = {
+    call: () => Promise.resolve([]),
+    pipeline: () => {
+      let questions = 0;
+      return {
+        call: () => (questions += 1),
+        exec: () => {
+          asked += questions;
+          if (asked > answered) return Promise.reject(new Error('Command timed out'));
+          return Promise.resolve(Array.from({ length: questions }, () => [null, marker]));
+        },
+      };
+    },
+  };
+  const master = { session: {}, commands };
+  const proofs = new SlotProofs({ owner: () => master } as unknown as ClusterMasters, new RecordNames('mg:'));
+
+  answered = slotCount / 2;
+  await t.rejects(proofs.check('meta', 'r_1'), { message: 'Command timed out' });
+  t.ok(proofs.isWhole(0));
+  t.notOk(proofs.isWhole(slotCount - 1));
+
+  [asked, answered] = [0, Infinity];
+  await proofs.check('meta', 'r_1');
+  t.ok(asked < slotCount * 0.75, `${asked} slots were asked about again`);
+  t.equal(proofs.missing, 0);
+});
