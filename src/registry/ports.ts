@@ -106,6 +106,41 @@ export interface GatewayGrant {
   readonly lifetimeMilliseconds: number;
 }
 
+/** A record that is not stored as it should be. */
+export interface Difference {
+  readonly name: string;
+  /** What it should be; null: the database does not know the name. */
+  readonly value: object | null;
+  readonly isStored: boolean;
+  /** What is stored; null where that is nothing, or not a JSON object. */
+  readonly stored: object | null;
+  /** The digest of what is stored. */
+  readonly digest: string;
+}
+
+/** Records that somebody may have changed. */
+export interface ChangedRecords {
+  readonly names: readonly string[];
+  /** There may have been others: notices were lost, or were too many. */
+  readonly isIncomplete: boolean;
+}
+
+/** The records of a store, as the registry watches them for changes that it did not make. */
+export interface WatchedRecords {
+  /** Takes records that somebody else may have changed. Changes are looked at from the first call on, until `rest()` or a loss of notices. */
+  take(most: number): ChangedRecords;
+  /** Settles when there was next something to take. */
+  next(): Promise<void>;
+  /** Looks at no changes until `take()` is called again: another registry writes. */
+  rest(): void;
+  /** Which of these records are stored otherwise, and the store's epoch after every notice of it was heard. */
+  compare(
+    entries: readonly StoreEntry[],
+  ): Promise<{ readonly epoch: number; readonly differences: readonly Difference[] }>;
+  /** Stores the values of such records. Rejected, on one server, where another registry writes by now. */
+  repair(differences: readonly Difference[]): Promise<void>;
+}
+
 /**
  * The store that gateways read, as the registry writes it. Each promise settles within the adapter's own time limit, and
  * is rejected where the store cannot be asked; a write that is rejected may still have happened.
@@ -115,6 +150,8 @@ export interface RecordsStore {
   readonly endsWithProcess: boolean;
   /** Whether another server can take this one's place without the registry. */
   readonly canFailOver: boolean;
+  /** Null where nobody else can write to the store. */
+  readonly watched: WatchedRecords | null;
   /** Rejected, where sentinels or the masters of a Cluster are to name the server, while a majority does not name this one. */
   look(): Promise<StoreLook>;
   /** What it does when it is full; null for a store that is never. */

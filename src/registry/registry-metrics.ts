@@ -8,7 +8,7 @@ import type { Projector } from './projection/projector.js';
 /** What the figures are taken from. */
 export interface RegistryFigures extends GatewaySources {
   readonly writes: Pick<WriteProbe, 'problem'>;
-  readonly projector: Pick<Projector, 'isFailing' | 'eviction'>;
+  readonly projector: Pick<Projector, 'isFailing' | 'eviction' | 'repairFigures'>;
 }
 
 /** Shows how far changes have come: into the database, into the store of the gateways, and to the gateways. */
@@ -68,5 +68,20 @@ export function showRegistry(metrics: ApiMetrics, { writes, projector, ...source
       const acknowledged = (await knownGateways(sources)).gateways.map(({ revision }) => revision ?? 0);
       return acknowledged.length === 0 ? NaN : Math.min(...acknowledged);
     },
+  );
+  metrics.counter(
+    'registry_records_repaired_total',
+    'Records in the store of the gateways that this process found not to be what the database says, and wrote anew.',
+    () => [...projector.repairFigures.repaired].map(([cause, value]) => ({ labels: { cause }, value })),
+  );
+  metrics.counter(
+    'registry_records_compared_total',
+    'Records in the store of the gateways that this process compared with the database.',
+    () => [{ labels: {}, value: projector.repairFigures.compared }],
+  );
+  metrics.gauge(
+    'registry_records_all_compared_timestamp_seconds',
+    'When this process last had compared every record with the database; NaN where it never had.',
+    () => (projector.repairFigures.sweptAt ?? NaN) / 1_000,
   );
 }

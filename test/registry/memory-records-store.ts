@@ -9,6 +9,7 @@ import type {
   StoreEntry,
   StoreLook,
   StoreMemory,
+  WatchedRecords,
 } from '../../src/registry/ports.js';
 
 /** What the registry asks of a store. */
@@ -34,6 +35,7 @@ export interface TestGateway {
 export class MemoryRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
   canFailOver = false;
+  watched: WatchedRecords | null = null;
   /** The run id of the server. */
   server = 'run-1';
   epoch = 0;

@@ -38,6 +38,7 @@ const server = 'memory';
 export class MemoryRecords implements Records, RecordsStore {
   readonly endsWithProcess = true;
   readonly canFailOver = false;
+  readonly watched = null;
   readonly #keys = new Map<string, CompiledKey | KeyStoreUnavailable>();
   readonly #merchants = new Map<string, CompiledMerchant | KeyStoreUnavailable>();
   readonly #onMalformed: (storeKey: string, problem: string) => void;

@@ -1,3 +1,4 @@
+import type { StoreEntry } from '../../registry/ports.js';
 import { highestOfRecords } from './revision.js';
 
 /**
@@ -15,6 +16,11 @@ const unlessLater = `
   if ARGV[1] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[1]) end
   return 0`;
 
+/** The text that a record is stored as; empty where there is to be none. */
+export function recordText({ value }: Pick<StoreEntry, 'value'>): string {
+  return value === null ? '' : JSON.stringify(value);
+}
+
 /**
  * The command that writes a record, or takes it away.
  * @param name with the prefix of the store
@@ -23,8 +29,7 @@ const unlessLater = `
 export function recordWrite(name: string, value: object | null, change: number): readonly [string, ...string[]] {
   // What is put back to be written once more has an older number than it was written under; the record may have a newer one.
   const newest = value !== null && 'revision' in value ? Math.max(change, Number(value.revision)) : change;
-  const text = value === null ? '' : JSON.stringify(value);
-  return ['EVAL', unlessLater, '1', name, text, String(newest)];
+  return ['EVAL', unlessLater, '1', name, recordText({ value }), String(newest)];
 }
 
 /** The highest revision of the records that stayed, by the answers to such commands; 0 where none did. */

@@ -18,7 +18,9 @@ import { InactiveReports } from './inactive-reports.js';
 import { InvalidationListener } from './invalidation-listener.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
+import { answersOf, asText, readBytes, readTogether } from './read-texts.js';
 import { RecordNames } from './record-names.js';
+import { RecordWatch, type Replacement } from './record-watch.js';
 import { highestThatStayed, recordWrite } from './record-write.js';
 import { changeIn, changeText, revisionIn } from './revision.js';
 import { ReplicaCount, SameServer } from './same-server.js';
@@ -43,6 +45,7 @@ export class RedisRecordsStore implements RecordsStore {
   readonly #directory: GatewayDirectory;
   readonly #reports: InactiveReports;
   readonly #mark: WriterMark;
+  readonly watched: RecordWatch;
   #flushes = 0;
   readonly #replicas: ReplicaCount;
 
@@ -59,13 +62,15 @@ export class RedisRecordsStore implements RecordsStore {
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();
+      this.watched.missed();
     };
     const scan = (prefix: string): AsyncIterable<string> => scanNames(redis, prefix);
     this.#reports = new InactiveReports(reports, scan, (name) => redis.get(name).catch(damagedText));
-    this.#listener = new InvalidationListener(listening, [gateways, reports], {
+    this.#listener = new InvalidationListener(listening, [gateways, reports, ...this.#names.recordPrefixes], {
       onChanged: (names) => {
         this.#directory.heard(names);
         this.#reports.noticed(names);
+        this.watched.noticed(names);
       },
       onEverythingChanged: () => {
         this.#flushes += 1;
@@ -91,6 +96,12 @@ export class RedisRecordsStore implements RecordsStore {
     // One name in front of a pair that fails over by itself may hide its replicas: only the operator knows of them then.
     this.#replicas = new ReplicaCount(redis, address.sentinels === null ? (address.replicas ?? 0) : 0);
     this.#mark = new WriterMark(redis, this.#names.writer);
+    const source = {
+      ...{ prefix, epoch, catchUp: () => this.#listener.catchUp() },
+      read: (names: readonly string[]) => readBytes(redis, names),
+      replace: (records: readonly Replacement[]) => this.#mark.replace(records),
+    };
+    this.watched = new RecordWatch(source, this.#names.recordPrefixes);
   }
 
   get canFailOver(): boolean {
@@ -102,7 +113,7 @@ export class RedisRecordsStore implements RecordsStore {
     const { meta, revision, change } = this.#names;
     const epoch = this.#epoch;
     const [[metaText, revisionText, named]] = await Promise.all([
-      this.#readTogether([meta, revision, change]),
+      readTogether(this.#redis, [meta, revision, change]),
       this.#sentinels?.require(this.#redis, this.#listening),
     ]);
     await this.#replicas.count();
@@ -124,6 +135,7 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async write(entries: readonly StoreEntry[], change: number): Promise<number> {
+    this.watched.writing(entries);
     let highest = 0;
     for (let start = 0; start < entries.length; start += entriesAtATime) {
       const pipeline = this.#redis.pipeline();
@@ -131,7 +143,7 @@ export class RedisRecordsStore implements RecordsStore {
         pipeline.call(...recordWrite(this.#prefix + name, value, change));
       }
       pipeline.call(...this.#mark.change());
-      const answers = await resultsOf(pipeline);
+      const answers = await answersOf(pipeline);
       this.#mark.changed(answers.pop());
       highest = Math.max(highest, highestThatStayed(answers));
     }
@@ -170,7 +182,7 @@ export class RedisRecordsStore implements RecordsStore {
   async grant(grants: readonly GatewayGrant[]): Promise<void> {
     const pipeline = this.#redis.pipeline();
     for (const { instanceId, ...grant } of grants) pipeline.set(this.#names.grant(instanceId), JSON.stringify(grant));
-    await resultsOf(pipeline);
+    await answersOf(pipeline);
   }
 
   removeGateways(instanceIds: readonly string[]): Promise<void> {
@@ -178,11 +190,8 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async read(names: readonly string[]): Promise<StoreEntry[]> {
-    const pipeline = this.#redis.pipeline();
-    for (const name of names) pipeline.get(this.#prefix + name);
-    const results = (await pipeline.exec()) ?? [];
-    const texts = results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
-    return entriesOf(names, texts);
+    const fullNames = names.map((name) => this.#prefix + name);
+    return entriesOf(names, (await readBytes(this.#redis, fullNames)).map(asText));
   }
 
   async *names(prefix: string): AsyncGenerator<string> {
@@ -199,7 +208,7 @@ export class RedisRecordsStore implements RecordsStore {
   async #delete(names: readonly string[]): Promise<void> {
     const pipeline = this.#redis.pipeline();
     for (const name of names) pipeline.del(name);
-    await resultsOf(pipeline);
+    await answersOf(pipeline);
   }
 
   get #epoch(): number {
@@ -222,21 +231,7 @@ export class RedisRecordsStore implements RecordsStore {
   async #readAcknowledgements(
     names: readonly string[],
   ): Promise<{ generation: string | null; texts: (string | null)[] }> {
-    const [meta = null, ...texts] = await this.#readTogether([this.#names.meta, ...names]);
+    const [meta = null, ...texts] = await readTogether(this.#redis, [this.#names.meta, ...names]);
     return { generation: namesServers(storedMeta(meta), this.#servers), texts };
   }
-
-  /** All at one moment. */
-  async #readTogether(names: readonly string[]): Promise<(string | null)[]> {
-    const transaction = this.#redis.multi();
-    for (const name of names) transaction.get(name);
-    const results = (await transaction.exec()) ?? [];
-    return results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
-  }
-}
-
-async function resultsOf(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {
-  const results = (await pipeline.exec()) ?? [];
-  for (const [error] of results) if (error !== null) throw error;
-  return results.map(([, answer]) => answer);
 }

@@ -139,7 +139,8 @@ export function entriesOf(names: readonly string[], texts: readonly (string | nu
   return names.map((name, index) => ({ name, value: objectIn(texts[index] ?? null) }));
 }
 
-function objectIn(text: string | null): object | null {
+/** The object that a text is the JSON of; null where it is none. */
+export function objectIn(text: string | null): object | null {
   try {
     const value = text === null ? null : parseRecordText(text);
     return typeof value === 'object' ? value : null;

@@ -8,6 +8,7 @@ import { Lease, type LeaseOptions } from './lease.js';
 import { isWaiting, oldestChanges, removeChanges } from './outbox.js';
 import { OwnStore } from './own-store.js';
 import { isMeta, Rebuild } from './rebuild.js';
+import { RecordRepairs, type RepairFigures } from './record-repairs.js';
 import { RecordsWriter } from './records-writer.js';
 
 /** What a projection works with. */
@@ -43,6 +44,7 @@ export class Projection {
   readonly #continuity: Continuity;
   readonly #writer: RecordsWriter;
   readonly #rebuilding: Rebuild;
+  readonly #repairs: RecordRepairs;
   readonly #monotonic: () => number;
   #isHolder = false;
   /** The epoch of the store in which this process has begun to write. */
@@ -60,8 +62,11 @@ export class Projection {
     this.#own = new OwnStore({ ...options, mayGoOn: () => this.#mayGoOn() });
     this.#continuity = new Continuity(options);
     this.#writer = new RecordsWriter({ ...options, lease: this.lease });
+    const { lease } = this;
+    const [monotonic, isContinuous] = [this.#monotonic, () => this.#isContinuous()];
+    this.#repairs = new RecordRepairs({ ...options, lease, monotonic, isContinuous });
     this.#rebuilding = new Rebuild({
-      ...{ ...options, lease: this.lease, writer: this.#writer, mayGoOn: () => this.#mayGoOn() },
+      ...{ ...options, lease, writer: this.#writer, mayGoOn: () => this.#mayGoOn() },
       onBegun: (generation, loss) => {
         this.#continuity.begun(generation, loss);
       },
@@ -86,6 +91,11 @@ export class Projection {
   /** In how many milliseconds there will be something to do without a change; null where there will not. */
   get dueIn(): number | null {
     return this.#opening === null ? null : Math.max(0, this.#opening.at - this.#monotonic());
+  }
+
+  /** What was compared with the database, and repaired. */
+  get repairFigures(): RepairFigures {
+    return this.#repairs.figures;
   }
 
   /** Projects everything that is waiting, and the whole database where the store does not hold it. */
@@ -133,7 +143,7 @@ export class Projection {
     else if (!(await this.#rebuild(look, history))) return;
     this.#settledIn = look.epoch;
     this.#continuity.settled(await readHistory(database));
-    await this.#drain();
+    await this.#drain(look.epoch);
   }
 
   /** Nothing was lost. Another process may have ended while it waited for gateways: then the wait begins anew. */
@@ -160,12 +170,19 @@ export class Projection {
   }
 
   /** @returns whether this process still projects */
-  async #drain(): Promise<boolean> {
+  async #drain(epoch: number): Promise<boolean> {
     const { database, store, session, onPublished } = this.#options;
     let { published } = await readHistory(database);
     for (let isFirst = true; ; isFirst = false) {
       if (!isFirst && !(await this.#mayGoOn())) return false;
       const batch = await oldestChanges(database);
+      // Before the changes: a forged record of a later revision would be taken for one of a lost history.
+      const step = await this.#repairs.step(epoch, batch === null);
+      if (step === 'lost') {
+        this.#unsettle();
+        return false;
+      }
+      if (batch === null && step === 'more') continue;
       if (batch === null) return true;
       await this.#writer.write(batch);
       // What was put back to be written once more has an older number; gateways must see none that goes back.
@@ -198,12 +215,19 @@ export class Projection {
     });
   }
 
+  async #isContinuous(): Promise<boolean> {
+    const { database, store } = this.#options;
+    const look = await store.look();
+    return look.epoch === this.#begunIn && this.#continuity.holds(look, await readHistory(database));
+  }
+
   async #mayGoOn(): Promise<boolean> {
     const { shouldStop = () => false } = this.#options;
     return !shouldStop() && (await this.lease.take());
   }
 
   #unsettle(): void {
+    this.#repairs.rest();
     this.#settledIn = null;
     this.#begunIn = null;
   }

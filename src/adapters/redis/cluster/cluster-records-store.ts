@@ -15,28 +15,19 @@ import { GatewayDirectory } from '../gateway-directory.js';
 import { InactiveReports } from '../inactive-reports.js';
 import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
+import { asText as textOf } from '../read-texts.js';
 import { RecordNames } from '../record-names.js';
+import { RecordWatch, type Replacement } from '../record-watch.js';
 import { highestThatStayed, recordWrite } from '../record-write.js';
-import { changeIn, changeText, highestRevision, revisionIn } from '../revision.js';
+import { changeIn, revisionIn } from '../revision.js';
 import { scanNames } from '../scan-names.js';
 import { entriesOf, namesServers, storedMeta } from '../store-state.js';
 import { asText, callEach, callOne } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
+import { publishUnlessFurther } from './cluster-publish.js';
+import { readEach, replaceEach } from './cluster-repair.js';
 import { MasterServers } from './master-servers.js';
 import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
-
-/**
- * A registry that was paused, and whose lease another one has, wakes with an older revision: gateways would take the store for one
- * that has lost changes. What is no revision is replaced.
- * KEYS: the revision, the change. ARGV: those to be published. Returns whether they were.
- */
-const unlessFurther = `
-  local named = tonumber(redis.pcall('GET', KEYS[1]) or '')
-  local isRevision = named and named % 1 == 0 and named <= ${highestRevision}
-  if isRevision and named > tonumber(ARGV[1]) then return 0 end
-  redis.call('SET', KEYS[2], ARGV[2])
-  redis.call('SET', KEYS[1], ARGV[1])
-  return 1`;
 
 /**
  * The gateways' store on the masters of a Cluster, as the registry writes it: records, then the markers of their slots,
@@ -52,6 +43,7 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly #names: RecordNames;
   readonly #directory: GatewayDirectory;
   readonly #reports: InactiveReports;
+  readonly watched: RecordWatch;
   readonly #outage: Outage;
   /** What the masters were when everything began to be written anew. */
   #base = -1;
@@ -65,15 +57,17 @@ export class ClusterRecordsStore implements RecordsStore {
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();
+      this.watched.missed();
     };
     const masters = new ClusterMasters({
       address,
-      prefixes: [gateways, reports],
+      prefixes: [gateways, reports, ...this.#names.recordPrefixes],
       onError: this.#outage.failed,
       events: {
         onChanged: (names) => {
           this.#directory.heard(names);
           this.#reports.noticed(names);
+          this.watched.noticed(names);
         },
         onEverythingChanged: missed,
         onListening: missed,
@@ -97,6 +91,12 @@ export class ClusterRecordsStore implements RecordsStore {
       names: () => this.#scan(gateways),
       read: (names) => this.#read(names),
     });
+    const source = {
+      ...{ prefix, epoch: () => masters.epoch, catchUp: () => masters.catchUp() },
+      read: (names: readonly string[]) => readEach(masters, names),
+      replace: (records: readonly Replacement[]) => replaceEach(masters, records),
+    };
+    this.watched = new RecordWatch(source, this.#names.recordPrefixes);
     this.#masters = masters;
     this.#servers = new MasterServers(masters);
     this.#proofs = new SlotProofs(masters, this.#names);
@@ -156,6 +156,7 @@ export class ClusterRecordsStore implements RecordsStore {
 
   async rewrite(entries: readonly StoreEntry[], revision: number): Promise<number> {
     if (!this.#masters.hearing) await this.#agree();
+    this.watched.writing(entries);
     const calls = entries.map(({ name: short, value }) => {
       const name = this.#prefix + short;
       return { name, command: recordWrite(name, value, revision) };
@@ -163,12 +164,8 @@ export class ClusterRecordsStore implements RecordsStore {
     return highestThatStayed(await callEach(this.#masters, calls));
   }
 
-  async publish({ revision, change }: Position): Promise<void> {
-    const name = this.#names.revision;
-    const texts = [String(revision), changeText({ revision, change })];
-    const command = ['EVAL', unlessFurther, '2', name, this.#names.changeInCluster, ...texts];
-    if ((await callOne(this.#masters, { name, command })) === 1) return;
-    throw new Error('another registry has published a later revision; the store is looked at anew');
+  publish(position: Position): Promise<void> {
+    return publishUnlessFurther(this.#masters, this.#names, position);
   }
 
   async gateways(roster: readonly string[]): Promise<SeenGateways> {
@@ -203,8 +200,8 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   async read(names: readonly string[]): Promise<StoreEntry[]> {
-    const calls = names.map((name) => ({ name: this.#prefix + name, command: ['GET', this.#prefix + name] }));
-    return entriesOf(names, (await callEach(this.#masters, calls)).map(asText));
+    const fullNames = names.map((name) => this.#prefix + name);
+    return entriesOf(names, (await readEach(this.#masters, fullNames)).map(textOf));
   }
 
   async *names(prefix: string): AsyncGenerator<string> {
