@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { ulid } from 'ulid';
+import type { PreloadEvents } from '../adapters/redis/preload/preload.js';
 import { RedisRecords } from '../adapters/redis/redis-records.js';
 import type { Config } from '../config/schema.js';
 import type { Logger } from '../telemetry/logger.js';
@@ -38,6 +39,25 @@ export async function openRedisRecords(
       log.warn({ reason: notice }, 'Redis and the registry do not agree yet');
     },
     onPolicies: evictionLog(log),
+    preload: cache.preload ? preloadLog(cache.maxEntries, log) : undefined,
     ...redisOutageLog(log),
   });
+}
+
+/** Tells an operator which keys an outage of Redis would refuse. */
+function preloadLog(maxEntries: number, log: Logger): PreloadEvents {
+  return {
+    onFull: (seen) => {
+      log.warn(
+        { maxEntries, keys: seen },
+        'not every record fits into keyStore.cache.maxEntries: an outage of Redis refuses the keys that are not held',
+      );
+    },
+    onRefused: ({ message }) => {
+      log.warn(
+        { reason: message },
+        'Redis does not let records be read before they are asked for; its user lacks a right: an outage refuses the keys that are not held',
+      );
+    },
+  };
 }

@@ -56,7 +56,22 @@ export interface Records {
 export interface CacheFigures {
   readonly known: HeldFigures;
   readonly unknown: HeldFigures;
+  /** Null: nothing is read before it is asked for. */
+  readonly preload: PreloadFigures | null;
 }
+
+/** How far the records have been read that nobody has asked for yet. */
+export interface PreloadFigures {
+  /** `full`: not every record fits. `refused`: the store does not let them be read. */
+  readonly state: PreloadState;
+  readonly keys: number;
+  readonly merchants: number;
+  /** Keys of all environments that the newest look at the whole store came upon, so far. */
+  readonly seen: number;
+}
+
+export const preloadStates = ['loading', 'complete', 'full', 'refused'] as const;
+export type PreloadState = (typeof preloadStates)[number];
 
 /** One half of a cache. */
 export interface HeldFigures {

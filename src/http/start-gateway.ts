@@ -159,7 +159,7 @@ export async function startGateway(
   const health = (): Health => ({
     problems: readiness.problems(),
     warnings: readiness.warnings(),
-    details: { torExits: ports.torExits.status() },
+    details: { torExits: ports.torExits.status(), records: ports.recordCache()?.preload },
   });
   const healthApp = createManagement({ health, metrics, identity: ports.identity });
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {

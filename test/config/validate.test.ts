@@ -69,6 +69,7 @@ t.test('each option of the contract is there, with its default', (t) => {
     'keyStore.cache.unknownMaxEntries = 100000',
     'keyStore.cache.unknownMaxAgeSeconds = 5',
     'keyStore.cache.maxStaleSeconds = 30',
+    'keyStore.cache.preload = true',
     'keys.pepperFile = null',
     'torExits.enabled = true',
     'torExits.sources = ["https://check.torproject.org/torbulkexitlist"]',

@@ -16,7 +16,7 @@ import { Turn } from './turn.js';
 
 /** What a heartbeat is made of. */
 export interface HeartbeatOptions extends StandingOptions {
-  readonly link: RecordsLink;
+  readonly link: Omit<RecordsLink, 'names' | 'readSome'>;
   readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;

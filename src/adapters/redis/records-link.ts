@@ -32,6 +32,10 @@ export interface RecordsLink {
    * @throws KeyStoreUnavailable where it is known why nothing can be said about this record now
    */
   read(name: string, generation: string): Promise<string | null>;
+  /** The names of records that begin so, some at a time. One that is there all the while is among them, perhaps more than once. */
+  names(prefix: string): AsyncGenerator<readonly string[]>;
+  /** The texts of some records; null for one that is not there or is no text, undefined where nothing can be said about it now. */
+  readSome(names: readonly string[]): Promise<readonly (string | null | undefined)[]>;
   /** Writes a text, which ends by itself after some time. */
   write(text: AcknowledgementText): Promise<void>;
   /**

@@ -14,9 +14,13 @@ import { Heartbeat } from './heartbeat.js';
 import { inactiveAmong } from './inactive-memory.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
+import type { AheadReaderOptions } from './preload/ahead-reader.js';
+import { Preload } from './preload/preload.js';
+import type { PreloadEvents } from './preload/preload.js';
 import { RecordNames } from './record-names.js';
 import { StoreUnseeded } from './records-link.js';
 import type { LinkEvents, RecordsLink } from './records-link.js';
+import { RevisionFloor } from './revision-floor.js';
 import { ServerLink } from './server-link.js';
 
 /** What the records in Redis are read with. */
@@ -32,6 +36,8 @@ export interface RedisRecordsOptions extends OutageEvents {
   readonly onNotice?: (notice: string) => void;
   /** Told what the servers do when they are full (`maxmemory-policy`), each time that they can be asked again. */
   readonly onPolicies?: (policies: readonly string[]) => void;
+  /** All records are read before they are asked for, and this is told of it; undefined: none is. */
+  readonly preload?: PreloadEvents | undefined;
 }
 
 /** A look-up is repeated if its connection was opened anew, or the generation changed, before its reply came. */
@@ -48,6 +54,8 @@ export class RedisRecords implements Records {
   readonly #heartbeat: Heartbeat;
   readonly #keys: RecordCache<CompiledKey>;
   readonly #merchants: RecordCache<CompiledMerchant>;
+  readonly #floor: RevisionFloor;
+  readonly #preload: Preload | null;
   readonly #onMalformed: RedisRecordsOptions['onMalformed'];
 
   constructor(options: RedisRecordsOptions) {
@@ -57,8 +65,7 @@ export class RedisRecords implements Records {
     const outage = new Outage(options);
     const events: LinkEvents = {
       onChanged: (names) => {
-        this.#keys.drop(this.#names.lookupIdsOf(names));
-        this.#merchants.drop(this.#names.merchantIdsOf(names));
+        this.#drop(this.#names.lookupIdsOf(names), this.#names.merchantIdsOf(names));
         if (names.includes(this.#names.meta)) this.#heartbeat.doubt();
         else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
       },
@@ -87,14 +94,11 @@ export class RedisRecords implements Records {
       clock,
       maxStaleMilliseconds: cache.maxStaleMilliseconds,
       onCaughtUp: (hasMissed) => {
-        for (const held of [this.#keys, this.#merchants]) {
-          if (hasMissed) held.dropAll();
-          else held.closeLookUps();
-        }
+        if (hasMissed) this.#dropAll();
+        else for (const held of [this.#keys, this.#merchants]) held.closeLookUps();
       },
       onForget: () => {
-        this.#keys.dropAll();
-        this.#merchants.dropAll();
+        this.#dropAll();
       },
       inactive: () => inactiveAmong(this.#keys.held(), this.#merchants.held()),
       holds: () => this.#keys.figures.known.entries > 0,
@@ -103,6 +107,14 @@ export class RedisRecords implements Records {
     // Held by their ids: a name would have to be made, and hashed, for each look-up.
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#read(this.#names.key(id), compileKeyRecord));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
+    this.#floor = new RevisionFloor(cache.maxEntries);
+    const read: AheadReaderOptions = {
+      ...{ link: this.#link, standing: this.#heartbeat.standing, environment: identity.environment },
+      ...{ names: this.#names, keys: this.#keys, merchants: this.#merchants, maxEntries: cache.maxEntries },
+      compileKey: (name, text) => this.#compile(name, text, compileKeyRecord),
+      compileMerchant: (id, text) => this.#compile(this.#names.merchant(id), text, merchantOf(id)),
+    };
+    this.#preload = options.preload === undefined ? null : new Preload(read, options.preload);
   }
 
   key(lookupId: string): Eventual<RecordRead<CompiledKey>> {
@@ -123,28 +135,49 @@ export class RedisRecords implements Records {
 
   cacheFigures(): CacheFigures {
     const [keys, merchants] = [this.#keys.figures, this.#merchants.figures];
-    return { known: sumOf(keys.known, merchants.known), unknown: sumOf(keys.unknown, merchants.unknown) };
+    const sumOf = (half: 'known' | 'unknown'): HeldFigures => ({
+      entries: keys[half].entries + merchants[half].entries,
+      evictions: keys[half].evictions + merchants[half].evictions,
+    });
+    const held = { keys: keys.known.entries, merchants: merchants.known.entries };
+    const preload = this.#preload && { state: this.#preload.state, ...held, seen: this.#preload.seen };
+    return { known: sumOf('known'), unknown: sumOf('unknown'), preload };
   }
 
   async close(): Promise<void> {
+    this.#preload?.close();
     await this.#heartbeat.close();
     this.#link.close();
+  }
+
+  #drop(lookupIds: readonly string[], merchantIds: readonly string[]): void {
+    const { last } = this.#heartbeat.standing;
+    for (const id of lookupIds) this.#floor.raise(this.#names.key(id), this.#keys.peek(id), last);
+    for (const id of merchantIds) this.#floor.raise(this.#names.merchant(id), this.#merchants.peek(id), last);
+    this.#keys.drop(lookupIds);
+    this.#merchants.drop(merchantIds);
+    this.#preload?.changed(lookupIds, merchantIds);
+  }
+
+  #dropAll(): void {
+    this.#keys.dropAll();
+    this.#merchants.dropAll();
+    this.#preload?.restart();
   }
 
   /** A merchant is asked for because a key names it: one that is not there is damage, and whoever has the key gets 503. */
   async #readMerchant(id: string): Promise<CompiledMerchant | KeyStoreUnavailable | null> {
     const name = this.#names.merchant(id);
-    const merchant = await this.#read(name, (value) => merchantRecordOf(id, value));
+    const merchant = await this.#read(name, merchantOf(id));
     if (merchant === null) this.#onMalformed(name, 'it is not there, and a key names it');
     return merchant;
   }
 
-  async #read<Compiled>(
+  async #read<Compiled extends { readonly revision: number }>(
     name: string,
     compile: (value: unknown) => Compiled,
   ): Promise<Compiled | KeyStoreUnavailable | null> {
-    const text = await this.#text(name);
-    return text === null ? null : this.#compile(name, text, compile);
+    return this.#compile(name, await this.#text(name), compile);
   }
 
   async #text(name: string): Promise<string | null> {
@@ -187,13 +220,15 @@ export class RedisRecords implements Records {
     }
   }
 
-  #compile<Compiled>(
+  #compile<Compiled extends { readonly revision: number }>(
     name: string,
-    text: string,
+    text: string | null,
     compile: (value: unknown) => Compiled,
-  ): Compiled | KeyStoreUnavailable {
+  ): Compiled | KeyStoreUnavailable | null {
     try {
-      return compile(parseRecordText(text));
+      const record = text === null ? null : compile(parseRecordText(text));
+      this.#floor.check(name, record, this.#heartbeat.standing.generation);
+      return record;
     } catch (error) {
       if (!(error instanceof MalformedRecord)) throw error;
       this.#onMalformed(name, error.message);
@@ -202,13 +237,11 @@ export class RedisRecords implements Records {
   }
 }
 
-function sumOf(one: HeldFigures, other: HeldFigures): HeldFigures {
-  return { entries: one.entries + other.entries, evictions: one.evictions + other.evictions };
-}
-
-/** @throws MalformedRecord also where it is another merchant's */
-function merchantRecordOf(id: string, value: unknown): CompiledMerchant {
-  const merchant = compileMerchantRecord(value);
-  if (merchant.merchantId !== id) throw new MalformedRecord(`the record of merchant ${id} is another merchant's`);
-  return merchant;
+/** Reads the record of this merchant, and takes another one's for damaged. */
+function merchantOf(id: string): typeof compileMerchantRecord {
+  return (value) => {
+    const merchant = compileMerchantRecord(value);
+    if (merchant.merchantId !== id) throw new MalformedRecord(`the record of merchant ${id} is another merchant's`);
+    return merchant;
+  };
 }

@@ -10,6 +10,7 @@ import { StoreUnseeded } from './records-link.js';
 import type { AcknowledgementText, LinkEvents, RecordsLink } from './records-link.js';
 import { ReplicaWitness } from './replica-witness.js';
 import { SameServer } from './same-server.js';
+import { namesOfStep, scanPages } from './scan-names.js';
 import { SentinelMajority } from './sentinel-majority.js';
 import { generationOf } from './store-state.js';
 
@@ -107,6 +108,14 @@ export class ServerLink implements RecordsLink {
     const text = await this.#get(name);
     if (text === null) await this.#requireSeeded(generation);
     return text;
+  }
+
+  names(prefix: string): AsyncGenerator<readonly string[]> {
+    return scanPages(this.#redis, prefix, namesOfStep);
+  }
+
+  readSome(names: readonly string[]): Promise<(string | null)[]> {
+    return this.#redis.mget(...names);
   }
 
   async remove(name: string): Promise<void> {

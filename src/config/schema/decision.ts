@@ -64,7 +64,7 @@ const cache = section(
       minimum: 1,
       maximum: 10_000_000,
       default: 100_000,
-      description: 'Records that are held.',
+      description: 'Keys that are held, and as many merchants. `config check` says what memory that takes.',
     }),
     maxAgeSeconds: Type.Integer({
       minimum: 0,
@@ -89,6 +89,11 @@ const cache = section(
       maximum: 86_400,
       default: 30,
       description: 'How long records are still used when the store cannot be asked. After that: 503.',
+    }),
+    preload: Type.Boolean({
+      default: true,
+      description:
+        'Read all records of the environment in the background, up to maxEntries, so that a short outage of the store refuses no key.',
     }),
   },
   { description: 'Records that a gateway holds, so that it need not ask for each request.' },
