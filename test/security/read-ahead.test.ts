@@ -79,6 +79,7 @@ for (const [what, happens] of Object.entries(ends)) {
     of.reads[0]?.answer(['ACTIVE', 'ACTIVE']);
     await reading;
     t.same(ids.map(of.statusOf), [undefined, undefined]);
+    t.equal(of.reader.waiting, 2, 'it is read again');
   });
 }
 

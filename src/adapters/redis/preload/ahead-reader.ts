@@ -147,6 +147,7 @@ export class AheadReader {
         const record = typeof text === 'string' ? kind.compile(id, text) : null;
         if (record === null || this.#isForeign(record)) continue;
         if (!kind.cache.holdAhead(ahead, id, record)) kind.isFull = true;
+        else if (kind.cache.peek(id) === undefined) kind.waiting.add(id); // it could not be held at this moment
       }
     } finally {
       ahead.end();
