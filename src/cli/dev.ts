@@ -55,6 +55,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     await directory.ensureAdminToken();
     await directory.ensureSigningKey();
     await directory.ensureLogSecret();
+    await directory.ensureRecordSecret();
     const embedded = await startEmbeddedRegistry(config, log, {
       temporaryPrefix: directory.kept ? null : directory.redisPrefix,
     });
@@ -114,6 +115,7 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
       redisUrl === undefined
         ? { kind: 'memory' }
         : { kind: 'redis', redis: { url: redisUrl, prefix: directory.redisPrefix } },
+    keys: { recordSecretFile: directory.recordSecretFile },
     registry: { database: { url: `sqlite:${directory.file('registry.db')}` }, tokenFile: directory.adminTokenFile },
     // A first try works without a network.
     torExits: { sources: [exampleExits], allowReserved: true, snapshotFile: directory.file('tor-exits.json') },

@@ -1,5 +1,5 @@
 import { preloadStates } from '../gateway/ports.js';
-import type { CacheFigures, HeldFigures, KeyStore, PreloadFigures, TorExits, TraceExport } from '../gateway/ports.js';
+import type { HeldFigures, KeyStore, PreloadFigures, RecordFigures, TorExits, TraceExport } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
 import { refusedConnections } from './create-server.js';
@@ -11,7 +11,7 @@ import type { Upstream } from './upstream/upstream.js';
 /** The parts of a gateway that count by themselves. */
 interface MeasuredParts {
   readonly keyStore: KeyStore;
-  readonly recordCache: () => CacheFigures | null;
+  readonly recordCache: () => RecordFigures | null;
   readonly torExits: TorExits;
   readonly accessLog: LineSink;
   readonly traces: TraceExport | null;
@@ -44,6 +44,12 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
     ofCache(({ evictions }) => evictions),
   );
   showPreload(metrics, () => recordCache()?.preload ?? null);
+  metrics.counterByWord(
+    'gateway_records_refused_total',
+    'Records that could not be used, by what was wrong; unsealed, wrong_seal, earlier_generation: somebody else may have written them.',
+    'reason',
+    () => ({ ...recordCache()?.refused }),
+  );
   metrics.counterByWord(
     'gateway_trace_spans_total',
     'Spans of requests that were chosen for a trace: exported, or dropped.',

@@ -9,7 +9,8 @@ import type { RedisServer, Teardown } from './redis-server.js';
 
 const credentials = { sentinels: null, masterName: '', username: null, password: null, ca: null };
 const value = { status: 'ACTIVE', revision: 2 };
-const text = JSON.stringify(value);
+const generation = 'r_1';
+const text = JSON.stringify({ ...value, generation });
 
 /** Where records are watched, and the server that has a record. */
 interface Place {
@@ -65,7 +66,7 @@ for (const [what, start] of Object.entries(places)) {
     t.equal(watched.take(10).isIncomplete, true, 'of what was changed before nothing was heard');
     t.equal(watched.take(10).isIncomplete, false);
     const own = Array.from({ length: 20 }, (_, index) => ({ name: `key:${index}`, value }));
-    await store.write(own, 2);
+    await store.write(own, 2, generation);
     await set('mg:key:foreign', text);
     await set('mg:gateway:x', text);
     t.same(await changed(watched, 1), ['key:foreign'], 'what this registry wrote is none of it, nor what is no record');
@@ -83,30 +84,30 @@ for (const [what, start] of Object.entries(places)) {
     t.same(await changed(watched, 6), wrong, 'what is the same is as it should be');
 
     const expected = [...own, { name: 'key:foreign', value: null }, { name: 'key:nobody', value: null }];
-    const { epoch, differences } = await watched.compare(expected);
+    const { epoch, differences } = await watched.compare(expected, generation);
     t.equal(epoch, (await store.look()).epoch);
     t.same(
       differences.map(({ name, isStored, stored }) => [name, isStored, stored]),
       [
-        ['key:1', true, { ...value, status: 'ACTIV1' }],
+        ['key:1', true, { ...value, generation, status: 'ACTIV1' }],
         ['key:2', false, null],
         ['key:3', true, null],
         ['key:4', true, null],
         ['key:5', true, { ...value, revision: 2 ** 60 }],
         ['key:6', false, null],
-        ['key:foreign', true, value],
+        ['key:foreign', true, { ...value, generation }],
       ],
     );
-    await watched.repair(differences);
+    await watched.repair(differences, generation);
     for (const { name } of own) t.equal(await get(`mg:${name}`), text, name);
     t.equal(await get('mg:key:foreign'), null);
-    t.same((await watched.compare(expected)).differences, []);
+    t.same((await watched.compare(expected, generation)).differences, []);
     await set('mg:key:7', 'x');
     t.same(await changed(watched, 1), ['key:7'], 'and no repair is');
 
     const [flushed] = [await client('mg:key:7')];
     await flushed.flushall();
-    t.not((await watched.compare(expected)).epoch, epoch, 'a flush is seen by whoever compares');
+    t.not((await watched.compare(expected, generation)).epoch, epoch, 'a flush is seen by whoever compares');
     t.match(watched.take(10), { names: [], isIncomplete: true });
   });
 }
@@ -115,16 +116,16 @@ t.test('a registry that was paused replaces no later record', { skip: withoutRed
   for (const start of Object.values(places)) {
     const place = await start(t);
     const { store, watched } = await openWatched(t, place);
-    await store.write([{ name: 'key:1', value }], 2);
+    await store.write([{ name: 'key:1', value }], 2, generation);
     const { client } = await place.ownerOf('mg:key:1');
     await client.set('mg:key:1', 'forged');
-    const { differences } = await watched.compare([{ name: 'key:1', value }]);
+    const { differences } = await watched.compare([{ name: 'key:1', value }], generation);
     t.equal(differences.length, 1);
     const next = await openWatched(t, place);
     const later = { status: 'REVOKED', revision: 3 };
-    await next.store.write([{ name: 'key:1', value: later }], 3);
-    await watched.repair(differences).catch(() => undefined);
-    t.same(JSON.parse((await client.get('mg:key:1')) ?? ''), later);
+    await next.store.write([{ name: 'key:1', value: later }], 3, generation);
+    await watched.repair(differences, generation).catch(() => undefined);
+    t.same(JSON.parse((await client.get('mg:key:1')) ?? ''), { ...later, generation });
   }
 });
 

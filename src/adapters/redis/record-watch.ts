@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { ChangedRecords, Difference, StoreEntry, WatchedRecords } from '../../registry/ports.js';
-import { recordText } from './record-write.js';
 import { objectIn } from './store-state.js';
 
 /** A record as it is to be stored: its full name, its text, and the digest of what it replaces. An empty text takes it away. */
@@ -16,6 +15,8 @@ export interface WatchSource {
   /** What the name of every record begins with. */
   readonly prefix: string;
   epoch(): number;
+  /** The text that a record is to be stored as; empty where there is to be none. */
+  textOf(entry: StoreEntry, generation: string): string;
   /** The stored bytes in the order of the names; null for a record that is not there. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
   /** Resolves when every notice has been heard of what was changed before. */
@@ -58,10 +59,10 @@ export class RecordWatch implements WatchedRecords {
     this.#prefixes = prefixes;
   }
 
-  /** This registry is about to write these records. */
-  writing(entries: readonly StoreEntry[]): void {
+  /** This registry is about to write these texts under their full names. */
+  writing(records: readonly Pick<Replacement, 'name' | 'text'>[]): void {
     if (!this.#isWatching) return;
-    for (const entry of entries) this.#remember(this.#source.prefix + entry.name, recordText(entry));
+    for (const { name, text } of records) this.#remember(name, text);
   }
 
   /** Notices came of these names. */
@@ -107,12 +108,15 @@ export class RecordWatch implements WatchedRecords {
     for (const held of [this.#own, this.#noticed, this.#changed]) held.clear();
   }
 
-  async compare(entries: readonly StoreEntry[]): Promise<{ epoch: number; differences: Difference[] }> {
+  async compare(
+    entries: readonly StoreEntry[],
+    generation: string,
+  ): Promise<{ epoch: number; differences: Difference[] }> {
     const source = this.#source;
     const stored = await source.read(entries.map(({ name }) => source.prefix + name));
     const differences = entries.flatMap((entry, index): Difference[] => {
       const bytes = stored[index] ?? null;
-      const text = recordText(entry);
+      const text = source.textOf(entry, generation);
       if (bytes === null ? text === '' : bytes.equals(Buffer.from(text))) return [];
       const read = bytes === null ? null : objectIn(bytes.toString('utf8'));
       return [{ ...entry, isStored: bytes !== null, stored: read, digest: digestOf(bytes) }];
@@ -122,12 +126,14 @@ export class RecordWatch implements WatchedRecords {
     return { epoch: source.epoch(), differences };
   }
 
-  async repair(differences: readonly Difference[]): Promise<void> {
-    const { prefix } = this.#source;
-    this.writing(differences);
-    await this.#source.replace(
-      differences.map(({ name, value, digest }) => ({ name: prefix + name, text: recordText({ value }), digest })),
-    );
+  async repair(differences: readonly Difference[], generation: string): Promise<void> {
+    const source = this.#source;
+    const replacements = differences.map((difference) => {
+      const { name, digest } = difference;
+      return { name: source.prefix + name, text: source.textOf(difference, generation), digest };
+    });
+    this.writing(replacements);
+    await source.replace(replacements);
   }
 
   async #read(): Promise<void> {

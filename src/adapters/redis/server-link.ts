@@ -11,6 +11,7 @@ import type { AcknowledgementText, LinkEvents, RecordsLink } from './records-lin
 import { ReplicaWitness } from './replica-witness.js';
 import { SameServer } from './same-server.js';
 import { namesOfStep, scanPages } from './scan-names.js';
+import { noSeals, type Seals } from './seal.js';
 import { SentinelMajority } from './sentinel-majority.js';
 import { generationOf } from './store-state.js';
 
@@ -26,14 +27,22 @@ export class ServerLink implements RecordsLink {
   readonly #listener: InvalidationListener;
   readonly #same: SameServer;
   readonly #names: RecordNames;
+  readonly #seals: Seals;
   readonly #sentinels: SentinelMajority | null;
   #replicas: ReplicaWitness | null = null;
   /** The connections that lead to a server which the sentinels do not name. */
   #misplacedEpoch: number | null = null;
   #leftAt = -Infinity;
 
-  constructor(address: RedisAddress, names: RecordNames, events: LinkEvents, onError: (error: Error) => void) {
-    this.#names = names;
+  /** @param seals a store is seeded where its meta record may be believed */
+  constructor(
+    address: RedisAddress,
+    names: RecordNames,
+    events: LinkEvents,
+    onError: (error: Error) => void,
+    seals = noSeals,
+  ) {
+    [this.#names, this.#seals] = [names, seals];
     [this.#address, this.#onError] = [address, onError];
     this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
     this.#redis = connectRedis(address, onError);
@@ -160,7 +169,10 @@ export class ServerLink implements RecordsLink {
   async #requireSeeded(generation: string): Promise<void> {
     const meta = await this.#get(this.#names.meta);
     try {
-      if (generationOf(meta) === generation) return;
+      const check = (text: string): void => {
+        this.#seals.require(this.#names.meta, text);
+      };
+      if (generationOf(meta, check) === generation) return;
     } catch (error) {
       if (!(error instanceof MalformedRecord)) throw error;
     }

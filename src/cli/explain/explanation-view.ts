@@ -46,12 +46,13 @@ export function explanationView({ environment, request, record, explanation, log
   };
 }
 
-function keyView({ key, merchant }: StoredRecord) {
+function keyView({ key, merchant, seals }: StoredRecord) {
   return {
     keyId: key?.keyId ?? null,
     merchantId: key?.merchantId ?? null,
     revision: key?.revision ?? null,
     merchantRevision: merchant?.revision ?? null,
+    seals,
   };
 }
 
@@ -104,6 +105,9 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
       ['request', `${request.method} ${request.target}, at ${request.at}`],
       ['gateway', `${request.environment}, route ${request.route ?? 'none'}`],
       ['key', key === null ? 'none that could be looked up' : keyText(key)],
+      ...(key?.seals == null
+        ? []
+        : [['seals', key.seals.problem ?? 'the records are sealed, and so is mg:meta'] as const]),
       ...(torListDigest === null ? [] : [['Tor list', torListDigest] as const]),
     ]),
     '',

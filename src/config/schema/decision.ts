@@ -121,8 +121,13 @@ export const keys = section(
     pepperFile: optionalFile(
       'File with the secret for HMAC-SHA-256 of API keys. null: plain SHA-256. A change makes every key unknown.',
     ),
+    recordSecretFile: optionalFile(
+      'File with the secret that seals records in Redis, at least 32 bytes: the registry seals, and gateways with it ' +
+        'believe sealed records only. A second line is a second secret, which is accepted too, to replace one by the ' +
+        'other. null: not sealed. The registry gets it first.',
+    ),
   },
-  { description: 'How API keys are hashed.' },
+  { description: 'How API keys are hashed, and their records sealed.' },
 );
 
 /** The list of Tor exits. */

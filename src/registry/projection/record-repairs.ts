@@ -77,7 +77,7 @@ export class RecordRepairs {
    * @param epoch that in which the store was found to be what the database says
    * @param sweeps whether to go on with all records: not while changes wait
    */
-  async step(epoch: number, sweeps: boolean): Promise<RepairStep> {
+  async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
     const { database, store } = this.#options;
     if (store.watched === null) return 'idle';
     this.#tell();
@@ -91,8 +91,9 @@ export class RecordRepairs {
     return 'idle';
   }
 
-  async #check(watched: WatchedRecords, entries: readonly StoreEntry[], epoch: number): Promise<RepairStep> {
-    const found = await watched.compare(entries);
+  async #check(watched: WatchedRecords, entries: readonly StoreEntry[], epoch: number | null): Promise<RepairStep> {
+    const { generation } = await readHistory(this.#options.database);
+    const found = await watched.compare(entries, generation);
     this.#compared += entries.length;
     if (found.differences.length === 0) return 'more';
     if (found.epoch !== epoch) return 'lost';
@@ -100,7 +101,7 @@ export class RecordRepairs {
     if (wrong.length === 0) return 'more';
     // After the database was read: what it says may be that of a backup which was put back in between.
     if (!(await this.#options.isContinuous())) return 'lost';
-    await watched.repair(wrong);
+    await watched.repair(wrong, generation);
     return (await this.#note(wrong)) ? 'more' : 'lost';
   }
 

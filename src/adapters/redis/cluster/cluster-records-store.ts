@@ -12,16 +12,18 @@ import type {
 import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
 import { GatewayDirectory } from '../gateway-directory.js';
+import type { DirectoryTexts } from '../gateway-directory.js';
 import { InactiveReports } from '../inactive-reports.js';
 import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
 import { asText as textOf } from '../read-texts.js';
 import { RecordNames } from '../record-names.js';
 import { RecordWatch, type Replacement } from '../record-watch.js';
-import { highestThatStayed, recordWrite } from '../record-write.js';
+import { entryText, recordWrite, writeRecords } from '../record-write.js';
 import { changeIn, revisionIn } from '../revision.js';
 import { scanNames } from '../scan-names.js';
-import { entriesOf, namesServers, storedMeta } from '../store-state.js';
+import { noSeals, type Seals } from '../seal.js';
+import { entriesOf, readGeneration, storedMeta, storedSeal } from '../store-state.js';
 import { asText, callEach, callOne } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
 import { publishUnlessFurther } from './cluster-publish.js';
@@ -40,6 +42,7 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly #masters: ClusterMasters;
   readonly #proofs: SlotProofs;
   readonly #prefix: string;
+  readonly #seals: Seals;
   readonly #names: RecordNames;
   readonly #directory: GatewayDirectory;
   readonly #reports: InactiveReports;
@@ -49,9 +52,8 @@ export class ClusterRecordsStore implements RecordsStore {
   #base = -1;
   readonly #servers: MasterServers;
 
-  constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
-    this.#prefix = prefix;
-    this.#names = new RecordNames(prefix);
+  constructor(address: RedisAddress, prefix: string, events: OutageEvents, seals = noSeals) {
+    [this.#prefix, this.#seals, this.#names] = [prefix, seals, new RecordNames(prefix)];
     this.#outage = new Outage(events);
     const [gateways, reports] = [this.#names.gateway(''), this.#names.inactivePrefix];
     const missed = (): void => {
@@ -79,9 +81,10 @@ export class ClusterRecordsStore implements RecordsStore {
       reports,
       (prefix) => this.#scan(prefix),
       (name) => this.#get(name),
+      seals,
     );
     this.#directory = new GatewayDirectory({
-      prefix: gateways,
+      ...{ prefix: gateways, seals },
       // An acknowledgement may be at a master that is not known yet, so nothing is said before all agree who they are.
       hearing: true,
       get epoch() {
@@ -93,6 +96,7 @@ export class ClusterRecordsStore implements RecordsStore {
     });
     const source = {
       ...{ prefix, epoch: () => masters.epoch, catchUp: () => masters.catchUp() },
+      textOf: entryText.bind(null, seals, prefix),
       read: (names: readonly string[]) => readEach(masters, names),
       replace: (records: readonly Replacement[]) => replaceEach(masters, records),
     };
@@ -101,6 +105,10 @@ export class ClusterRecordsStore implements RecordsStore {
     this.#servers = new MasterServers(masters);
     this.#proofs = new SlotProofs(masters, this.#names);
     masters.agree().catch(() => undefined);
+  }
+
+  get sealIds(): readonly string[] {
+    return this.#seals.ids;
   }
 
   async look(): Promise<StoreLook> {
@@ -116,7 +124,8 @@ export class ClusterRecordsStore implements RecordsStore {
     const revision = revisionIn(revisionText) ?? 0;
     return {
       ...{ epoch, servers, replicas: 0, isWhole: this.#proofs.missing === 0 },
-      ...{ meta: storedMeta(meta), revision, change: changeIn(named, revision) },
+      ...{ meta: storedMeta(meta), seal: storedSeal(this.#seals, this.#names.meta, meta) },
+      ...{ revision, change: changeIn(named, revision) },
     };
   }
 
@@ -140,11 +149,11 @@ export class ClusterRecordsStore implements RecordsStore {
     const index = "redis.call('DEL', KEYS[1]) redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])";
     await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(position.revision), everySlot] });
     await this.publish(position);
-    await callOne(this.#masters, { name: this.#names.meta, command: ['SET', this.#names.meta, JSON.stringify(meta)] });
+    await callOne(this.#masters, this.#setSealed(this.#names.meta, meta));
   }
 
-  async write(entries: readonly StoreEntry[], change: number): Promise<number> {
-    const stayed = await this.rewrite(entries, change);
+  async write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number> {
+    const stayed = await this.rewrite(entries, change, generation);
     if (entries.length === 0) return stayed;
     const slots = slotsOf(entries.map(({ name }) => this.#prefix + name));
     await this.#proofs.advance(slots, change);
@@ -154,14 +163,12 @@ export class ClusterRecordsStore implements RecordsStore {
     return stayed;
   }
 
-  async rewrite(entries: readonly StoreEntry[], revision: number): Promise<number> {
+  async rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number> {
     if (!this.#masters.hearing) await this.#agree();
-    this.watched.writing(entries);
-    const calls = entries.map(({ name: short, value }) => {
-      const name = this.#prefix + short;
-      return { name, command: recordWrite(name, value, revision) };
-    });
-    return highestThatStayed(await callEach(this.#masters, calls));
+    const of = { change: revision, generation };
+    const writes = entries.map((entry) => recordWrite(this.#seals, this.#prefix, entry, of));
+    this.watched.writing(writes);
+    return writeRecords(this.#seals, writes, (commands) => callEach(this.#masters, commands));
   }
 
   publish(position: Position): Promise<void> {
@@ -186,10 +193,7 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   async grant(grants: readonly GatewayGrant[]): Promise<void> {
-    const calls = grants.map(({ instanceId, ...grant }) => {
-      const name = this.#names.grant(instanceId);
-      return { name, command: ['SET', name, JSON.stringify(grant)] };
-    });
+    const calls = grants.map(({ instanceId, ...grant }) => this.#setSealed(this.#names.grant(instanceId), grant));
     await callEach(this.#masters, calls);
   }
 
@@ -229,11 +233,15 @@ export class ClusterRecordsStore implements RecordsStore {
     for (const { commands } of this.#masters.all) yield* scanNames(commands, prefix);
   }
 
-  async #read(names: readonly string[]): Promise<{ generation: string | null; texts: (string | null)[] }> {
+  #setSealed(name: string, value: object): { name: string; command: string[] } {
+    return { name, command: ['SET', name, this.#seals.seal(name, JSON.stringify(value))] };
+  }
+
+  async #read(names: readonly string[]): Promise<DirectoryTexts> {
     const [meta, servers] = await Promise.all([this.#get(this.#names.meta), this.#servers.runIds()]);
     const calls = names.map((name) => ({ name, command: ['GET', name] }));
     const texts = (await callEach(this.#masters, calls)).map(asText);
-    return { generation: namesServers(storedMeta(meta), servers), texts };
+    return { ...readGeneration(this.#seals, this.#names.meta, meta, servers), texts };
   }
 
   async #get(name: string): Promise<string | null> {
