@@ -114,18 +114,25 @@ export async function sealedDeployment(t: Test) {
 }
 
 /** Asks again and again until it is stopped, and counts what is said. */
-export function askAllTheWhile(ask: () => Promise<Said>): { stop(): Promise<Readonly<Record<string, number>>> } {
+export function askAllTheWhile(ask: () => Promise<Said>) {
   const said: Record<string, number> = {};
+  let count = 0;
   let isOver = false;
   const asking = (async () => {
     while (!isOver) {
       const one = await ask();
       said[one] = (said[one] ?? 0) + 1;
+      count += 1;
       await wait(2);
     }
   })();
   return {
-    stop: async () => {
+    /** Resolves when so many more have been asked, none of which had begun before. */
+    more: (most: number): Promise<void> => {
+      const enough = count + most + 1;
+      return until(() => Promise.resolve(count >= enough), `${most} more are asked`);
+    },
+    stop: async (): Promise<Readonly<Record<string, number>>> => {
       isOver = true;
       await asking;
       return said;
