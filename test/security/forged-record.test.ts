@@ -115,8 +115,8 @@ t.test('a meta record that the registry has not written is believed by nobody', 
     );
     await until(async () => (await gateway.ask(good.key)) === 'ACTIVE', 'the gateway goes on');
   }
-  t.equal(logged.filter((line) => /the meta record of the store is not what/.test(line)).length, cases.length);
-  t.notOk(logged.some((line) => /in a new generation/.test(line)));
+  t.equal(logged.filter((line) => line.includes('the meta record of the store is not what')).length, cases.length);
+  t.notOk(logged.some((line) => line.includes('in a new generation')));
 
   await registry.close();
   for (const [what, text] of cases) {
@@ -129,7 +129,7 @@ t.test('a meta record that the registry has not written is believed by nobody', 
       );
       continue;
     }
-    const isRefused = (): boolean => /the meta record of the store cannot be believed/.test(started.reason() ?? '');
+    const isRefused = (): boolean => (started.reason() ?? '').includes('the meta record of the store cannot be believed');
     await until(() => Promise.resolve(isRefused()), what);
     t.match(started.reason(), /a registry with the same keys\.recordSecretFile seals them all/);
     t.equal(await started.ask(unread.key), 'unavailable');

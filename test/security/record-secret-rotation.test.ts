@@ -58,7 +58,7 @@ t.test('sealing is turned on, and the secret replaced, beside requests', { skip:
   t.same(Object.keys(said), ['ACTIVE'], `${said.ACTIVE ?? 0} requests`);
   t.equal((JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string }).generation, generation);
   t.equal(logged.filter((line) => line.startsWith('every record is sealed:')).length, 2, 'turned on, and replaced');
-  t.notOk(logged.some((line) => /in a new generation/.test(line)));
+  t.notOk(logged.some((line) => line.includes('in a new generation')));
 });
 
 t.test('a gateway with the secret waits for a registry that seals, and says so', { skip: withoutRedis }, async (t) => {
@@ -66,7 +66,7 @@ t.test('a gateway with the secret waits for a registry that seals, and says so',
   const without = await startRegistry([]);
   const { key } = await createKey(without);
   const gateway = await startGateway([older], false);
-  await until(() => Promise.resolve(/is not sealed/.test(gateway.reason() ?? '')), 'it says why');
+  await until(() => Promise.resolve((gateway.reason() ?? '').includes('is not sealed')), 'it says why');
   t.equal(await gateway.ask(key), 'unavailable');
   t.match(gateway.refused, [{ name: 'mg:meta', reason: 'unsealed' }], 'told of once');
   await without.close();
@@ -103,7 +103,7 @@ t.test('a registry that cannot seal does not write into a sealed store', { skip:
   const gateway = await startGateway([older]);
   t.equal(await gateway.ask(key), 'ACTIVE');
   await until(
-    async () => /another secret/.test((await redis.get(`mg:merchant:${merchantId}`)) ?? ''),
+    async () => ((await redis.get(`mg:merchant:${merchantId}`)) ?? '').includes('another secret'),
     'what waited is written',
   );
   await again.close();
@@ -147,7 +147,7 @@ t.test('a forged record that names a later revision is replaced by a change', { 
   await redis.set(name, JSON.stringify(forged));
   const { generation } = JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string };
   await registry.call('POST', `/keys/${keyId}/revoke`);
-  await until(async () => /REVOKED/.test((await redis.get(name)) ?? ''), 'the change is written');
+  await until(async () => ((await redis.get(name)) ?? '').includes('REVOKED'), 'the change is written');
   t.equal(new Seals([older]).stateOf(name, (await redis.get(name)) ?? ''), 'current');
   t.match(await redis.get('mg:meta'), new RegExp(generation), 'and nothing else');
 });

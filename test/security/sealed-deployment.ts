@@ -117,9 +117,9 @@ export async function sealedDeployment(t: Test) {
 export function askAllTheWhile(ask: () => Promise<Said>) {
   const said: Record<string, number> = {};
   let count = 0;
-  let isOver = false;
+  const run = { isOver: false };
   const asking = (async () => {
-    while (!isOver) {
+    while (!run.isOver) {
       const one = await ask();
       said[one] = (said[one] ?? 0) + 1;
       count += 1;
@@ -133,7 +133,7 @@ export function askAllTheWhile(ask: () => Promise<Said>) {
       return until(() => Promise.resolve(count >= enough), `${most} more are asked`);
     },
     stop: async (): Promise<Readonly<Record<string, number>>> => {
-      isOver = true;
+      run.isOver = true;
       await asking;
       return said;
     },

@@ -100,14 +100,13 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
   const client = embeddedAddress === null ? 'the client' : `the client, which embeds ${embeddedAddress}`;
   const decisive = rules.findIndex(({ decides }) => decides);
   const { code, status, message, detail } = verdict;
+  const seals = key?.seals ?? null;
   return [
     ...recordLines([
       ['request', `${request.method} ${request.target}, at ${request.at}`],
       ['gateway', `${request.environment}, route ${request.route ?? 'none'}`],
       ['key', key === null ? 'none that could be looked up' : keyText(key)],
-      ...(key?.seals == null
-        ? []
-        : [['seals', key.seals.problem ?? 'the records are sealed, and so is mg:meta'] as const]),
+      ...(seals === null ? [] : [['seals', seals.problem ?? 'the records are sealed, and so is mg:meta'] as const]),
       ...(torListDigest === null ? [] : [['Tor list', torListDigest] as const]),
     ]),
     '',
