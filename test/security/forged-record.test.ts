@@ -129,7 +129,8 @@ t.test('a meta record that the registry has not written is believed by nobody', 
       );
       continue;
     }
-    const isRefused = (): boolean => (started.reason() ?? '').includes('the meta record of the store cannot be believed');
+    const isRefused = (): boolean =>
+      (started.reason() ?? '').includes('the meta record of the store cannot be believed');
     await until(() => Promise.resolve(isRefused()), what);
     t.match(started.reason(), /a registry with the same keys\.recordSecretFile seals them all/);
     t.equal(await started.ask(unread.key), 'unavailable');

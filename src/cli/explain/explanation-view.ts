@@ -36,6 +36,7 @@ export function explanationView({ environment, request, record, explanation, log
     embeddedAddress: facts === null ? null : embeddedIn(facts.clientAddress),
     hops: hops.map(({ address, trusted }) => ({ address: address.text, trusted })),
     key: answer === null || record === null ? null : keyView(record),
+    seals: record?.seals ?? null,
     torListDigest,
     rules: rules.map((rule) => ({
       code: rule.code,
@@ -46,13 +47,12 @@ export function explanationView({ environment, request, record, explanation, log
   };
 }
 
-function keyView({ key, merchant, seals }: StoredRecord) {
+function keyView({ key, merchant }: StoredRecord) {
   return {
     keyId: key?.keyId ?? null,
     merchantId: key?.merchantId ?? null,
     revision: key?.revision ?? null,
     merchantRevision: merchant?.revision ?? null,
-    seals,
   };
 }
 
@@ -96,11 +96,10 @@ function sawRecord({ sawCredential }: RuleOutcome, record: StoredRecord | null):
 
 /** An explanation as lines. */
 export function explanationLines(view: ReturnType<typeof explanationView>): string[] {
-  const { verdict, logged, request, hops, clientAddress, embeddedAddress, key, torListDigest, rules } = view;
+  const { verdict, logged, request, hops, clientAddress, embeddedAddress, key, seals, torListDigest, rules } = view;
   const client = embeddedAddress === null ? 'the client' : `the client, which embeds ${embeddedAddress}`;
   const decisive = rules.findIndex(({ decides }) => decides);
   const { code, status, message, detail } = verdict;
-  const seals = key?.seals ?? null;
   return [
     ...recordLines([
       ['request', `${request.method} ${request.target}, at ${request.at}`],
