@@ -1,3 +1,4 @@
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
 import type { OpenedRecordsStore } from '../../src/adapters/redis/open-records-store.js';
@@ -104,6 +105,10 @@ for (const [what, start] of Object.entries(places)) {
     t.same((await watched.compare(expected, generation)).differences, []);
     await set('mg:key:7', 'x');
     t.same(await changed(watched, 1), ['key:7'], 'and no repair is');
+    await set('mg:key:8', 'x');
+    await wait(200);
+    await watched.next();
+    t.same(await changed(watched, 1), ['key:8'], 'what came while nobody waited is told of at once');
 
     const [flushed] = [await client('mg:key:7')];
     await flushed.flushall();

@@ -50,6 +50,8 @@ export class RecordWatch implements WatchedRecords {
   readonly #changed = new Set<string>();
   #isWatching = false;
   #isIncomplete = true;
+  /** Something came while nobody waited for it. */
+  #hasNews = false;
   #reading: Promise<void> | null = null;
   #next: { readonly settled: Promise<void>; readonly settle: () => void } | null = null;
 
@@ -94,6 +96,10 @@ export class RecordWatch implements WatchedRecords {
   }
 
   next(): Promise<void> {
+    if (this.#hasNews) {
+      this.#hasNews = false;
+      return Promise.resolve();
+    }
     if (this.#next === null) {
       let settle = (): void => undefined;
       const settled = new Promise<void>((resolve) => (settle = resolve));
@@ -169,6 +175,7 @@ export class RecordWatch implements WatchedRecords {
   }
 
   #settle(): void {
+    this.#hasNews = this.#next === null;
     this.#next?.settle();
     this.#next = null;
   }
