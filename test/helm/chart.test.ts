@@ -150,7 +150,7 @@ t.test('nothing secret is in an object: secrets are references to Secrets', (t) 
 
 t.test('the chart makes the secret of records where it is told to, for registry and gateways', (t) => {
   const secrets = { recordSecret: { create: true } };
-  const manifests = manifestsIn(render('behind-ingress', { secrets }));
+  const manifests = manifestsIn(render('both-environments', { secrets }));
   const [made, ...others] = manifests.filter(({ kind }) => kind === 'Secret') as (Manifest & {
     data: Record<string, string>;
     immutable: boolean;
@@ -163,7 +163,7 @@ t.test('the chart makes the secret of records where it is told to, for registry 
   );
   t.ok(mounted.length >= 2, 'gateways and registry have it');
   const own = manifestsIn(
-    render('behind-ingress', { secrets: { recordSecret: { create: true, existingSecret: 'mine' } } }),
+    render('both-environments', { secrets: { recordSecret: { create: true, existingSecret: 'mine' } } }),
   );
   t.notOk(
     own.some(({ kind }) => kind === 'Secret'),
