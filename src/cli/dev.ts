@@ -78,7 +78,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
     const gateway = await startGateway(wired, ports);
     closeLater(() => drainGateway(gateway, ports.accessLog));
-    await untilAvailable(embedded.records);
+    await untilAvailable(embedded.records, config);
     if (key !== null)
       await untilKnown(embedded.records, lookupIdOf(key, await readPepper(config.keys.pepperFile)), config);
 
@@ -126,11 +126,18 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
   };
 }
 
+const anotherPrefix = 'choose another keyStore.redis.prefix, or leave it out.';
+
 /** Waits for the registry's first projection, so that the first pasted line is not too early. */
-async function untilAvailable(records: Records): Promise<void> {
+async function untilAvailable(records: Records, { keyStore: { kind, redis } }: Config): Promise<void> {
   for (let waited = 0; records.unavailableReason() !== null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
-      throw new OperatorError(`The records are not there: ${records.unavailableReason() ?? ''}.`);
+      throw new OperatorError(
+        `The records are not there: ${records.unavailableReason() ?? ''}.` +
+          (kind === 'redis'
+            ? ` If the records ${redis.prefix}* in Redis are another registry's: ${anotherPrefix}`
+            : ''),
+      );
     await setTimeout(pollMilliseconds);
   }
 }
@@ -140,8 +147,7 @@ async function untilKnown(records: Records, lookupId: string, config: Config): P
   for (let waited = 0; (await records.key(lookupId)).record === null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
       throw new OperatorError(
-        `The new key does not reach the gateway: the records ${config.keyStore.redis.prefix}* in Redis are another registry's. ` +
-          'Choose another keyStore.redis.prefix, or leave it out.',
+        `The new key does not reach the gateway. If the records ${config.keyStore.redis.prefix}* in Redis are another registry's: ${anotherPrefix}`,
       );
     await setTimeout(pollMilliseconds);
   }
