@@ -21,7 +21,6 @@ const ownedByTheChart = [
   'keyStore.redis.passwordFile',
   'keyStore.redis.caFile',
   'keys.pepperFile',
-  'keys.recordSecretFile',
   'registry.listen',
   'registry.database',
   'registry.tokenFile',

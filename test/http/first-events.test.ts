@@ -17,14 +17,11 @@ t.test(
     t.same(
       rules.map(({ alert }) => alert),
       [
-        'GatewayRecordsForged',
         'GatewayAccessLogLinesLost',
         'GatewayAccessLogShared',
         'GatewayInternalErrors',
         'GatewayUpstreamOutOfStep',
         'GatewayKeysExposed',
-        'RegistryRecordsForged',
-        'RegistryRecordsMissing',
         'RegistryTokenRefused',
       ],
     );

@@ -33,7 +33,6 @@ function setUp(t: Test) {
       get epoch() {
         return store.epoch;
       },
-      policies: [],
       partLost: null,
       readState: async () => {
         await store.onRead();

@@ -9,7 +9,6 @@ import type { Moment } from './lease.js';
 import type { Outage } from './outage.js';
 import type { RecordNames } from './record-names.js';
 import type { AcknowledgementText, RecordsLink } from './records-link.js';
-import { noCheck, type SealCheck } from './seal-check.js';
 import { Standing } from './standing.js';
 import type { StandingOptions } from './standing.js';
 import type { BelievedState } from './store-state.js';
@@ -17,11 +16,10 @@ import { Turn } from './turn.js';
 
 /** What a heartbeat is made of. */
 export interface HeartbeatOptions extends StandingOptions {
-  readonly link: Omit<RecordsLink, 'names' | 'readSome'>;
+  readonly link: RecordsLink;
   readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;
-  readonly seals?: SealCheck;
   /** Told when every notice was heard, before the revision is acknowledged; and whether any may have been missed since the last time. */
   readonly onCaughtUp: (hasMissed: boolean) => void;
   /** Told when nothing may be held any more: the registry does not wait for this gateway. */
@@ -45,7 +43,6 @@ export class Heartbeat {
   /** Why no traffic should come yet, though requests are answered. */
   readonly firstGrant: FirstGrant;
   readonly #inactive: InactiveMemory;
-  readonly #seals: SealCheck;
   readonly #timer: NodeJS.Timeout;
   readonly #verdict = new Turn();
   #running: Promise<void> | null = null;
@@ -56,9 +53,10 @@ export class Heartbeat {
   #closed = false;
 
   constructor(options: HeartbeatOptions) {
-    const { link, names, identity, seals = noCheck, inactive: held } = options;
-    [this.#options, this.#seals, this.standing] = [options, seals, new Standing(options)];
-    this.#inactive = new InactiveMemory({ link, names, instanceId: identity.instanceId, held, seals: seals.seals });
+    this.#options = options;
+    this.standing = new Standing(options);
+    const { link, names, identity, inactive: held } = options;
+    this.#inactive = new InactiveMemory({ link, names, instanceId: identity.instanceId, held });
     this.firstGrant = new FirstGrant(options.onNotice);
     this.#timer = setInterval(() => {
       if (this.#running === null) void this.beat();
@@ -184,7 +182,7 @@ export class Heartbeat {
       this.standing.adopt(found);
       const isAsked = found.replicas !== null && link.witness(found.replicas) === 'others';
       if (found.replicas === null) this.standing.lease.assume(found.generation);
-      else this.#granted(this.#seals.opened(names.grant(identity.instanceId), grant), found.generation);
+      else this.#granted(grant, found.generation);
       if (!isAsked) this.standing.lease.sure(at);
       this.standing.judge(epoch, true);
       if (isAsked && this.standing.lease.sinceEchoed > oldEchoMilliseconds) {
@@ -245,6 +243,6 @@ export class Heartbeat {
     const { identity, names, clock } = this.#options;
     const { lifetimeMilliseconds } = this.standing.lease;
     const said = { beat, lifetimeMilliseconds, now: Math.max(0, Math.round(clock.now())), ...leaving };
-    return acknowledgementText(identity, found, said, names.gateway(identity.instanceId), this.#seals.seals);
+    return acknowledgementText(identity, found, said, names.gateway(identity.instanceId));
   }
 }

@@ -11,7 +11,6 @@ import type { RunningRegistry } from '../../registry/start-registry.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { openRecords } from '../open-ports.js';
 import { readPepper } from '../read-pepper.js';
-import { readRecordSeals } from '../read-record-seals.js';
 import { redisAddressOf } from '../redis-address.js';
 import { redisOutageLog } from '../redis-outage-log.js';
 import { systemClock, systemTimers } from '../system-clock.js';
@@ -69,8 +68,7 @@ async function openBothSides(
 ): Promise<{ store: RecordsStore; records: Records; close: () => Promise<void> }> {
   if (config.keyStore.kind === 'redis') {
     const { redis } = config.keyStore;
-    const seals = await readRecordSeals(config.keys.recordSecretFile);
-    const store = openRecordsStore(await redisAddressOf(redis), redis.prefix, redisOutageLog(log), seals);
+    const store = openRecordsStore(await redisAddressOf(redis), redis.prefix, redisOutageLog(log));
     return { store, records: await openRecords(config, log), close: () => store.close() };
   }
   const memory = new MemoryRecords({}, undefined, {
