@@ -4,7 +4,7 @@ import { RedisRecords } from '../adapters/redis/redis-records.js';
 import type { Config } from '../config/schema.js';
 import type { Logger } from '../telemetry/logger.js';
 import { redisAddressOf } from './redis-address.js';
-import { redisOutageLog } from './redis-outage-log.js';
+import { evictionLog, redisOutageLog } from './redis-outage-log.js';
 import { systemClock } from './system-clock.js';
 import { version } from './version.js';
 
@@ -37,6 +37,7 @@ export async function openRedisRecords(
     onNotice: (notice) => {
       log.warn({ reason: notice }, 'Redis and the registry do not agree yet');
     },
+    onPolicies: evictionLog(log),
     ...redisOutageLog(log),
   });
 }

@@ -36,6 +36,14 @@ export interface StoreLook {
   readonly isWhole: boolean;
 }
 
+/** What the servers of a store do when they are full, and how often they have done it. */
+export interface StoreMemory {
+  /** Theirs, without repetition (`maxmemory-policy`); none where they do not say. */
+  readonly policies: readonly string[];
+  /** How many records, or others, they have evicted since they started. */
+  readonly evictedKeys: number;
+}
+
 /** A gateway's acknowledgement, and what was heard of the gateway. */
 export interface SeenGateway {
   readonly instanceId: string;
@@ -109,6 +117,8 @@ export interface RecordsStore {
   readonly canFailOver: boolean;
   /** Rejected, where sentinels or the masters of a Cluster are to name the server, while a majority does not name this one. */
   look(): Promise<StoreLook>;
+  /** What it does when it is full; null for a store that is never. */
+  memory(): Promise<StoreMemory | null>;
   /** Begins to write. What another process has begun ends by that, on one server: it publishes nothing more. */
   begin(): Promise<void>;
   /**

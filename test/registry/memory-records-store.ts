@@ -8,6 +8,7 @@ import type {
   StoredMeta,
   StoreEntry,
   StoreLook,
+  StoreMemory,
 } from '../../src/registry/ports.js';
 
 /** What the registry asks of a store. */
@@ -54,6 +55,12 @@ export class MemoryRecordsStore implements RecordsStore {
       ...{ epoch: this.epoch, servers: [this.server], replicas: this.replicas, isWhole: this.whole },
       ...{ meta: this.meta, revision: this.revision, change: this.change },
     }));
+  }
+
+  held: StoreMemory = { policies: ['noeviction'], evictedKeys: 0 };
+
+  memory(): Promise<StoreMemory> {
+    return Promise.resolve(this.held);
   }
 
   complete(meta: MetaRecord, position: Position): Promise<void> {

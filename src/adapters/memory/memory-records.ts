@@ -162,6 +162,10 @@ export class MemoryRecords implements Records, RecordsStore {
     return new Promise(() => undefined);
   }
 
+  memory(): Promise<null> {
+    return Promise.resolve(null);
+  }
+
   /** What is here ends with the process, so that no database is behind it. */
   read(): Promise<readonly StoreEntry[]> {
     return Promise.resolve([]);

@@ -15,6 +15,8 @@ export interface RecordsLink {
   readonly epoch: number;
   /** The run ids of the servers that it leads to, null for one that does not say; null while they are not known. */
   readonly servers: readonly (string | null)[] | null;
+  /** What those servers do when they are full, without repetition, as far as they say. */
+  readonly policies: readonly string[];
   /** What is wrong with a part of the store, about which nothing is answered; null where nothing is. */
   readonly partLost: string | null;
   /** The meta record and the newest revision, as texts. */

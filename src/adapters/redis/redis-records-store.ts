@@ -8,8 +8,9 @@ import type {
   SeenGateways,
   StoreEntry,
   StoreLook,
+  StoreMemory,
 } from '../../registry/ports.js';
-import { connectRedis, openAnew } from './connection.js';
+import { connectRedis } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { damagedText } from './damaged-text.js';
 import { GatewayDirectory } from './gateway-directory.js';
@@ -23,11 +24,11 @@ import { changeIn, changeText, revisionIn } from './revision.js';
 import { ReplicaCount, SameServer } from './same-server.js';
 import { scanNames } from './scan-names.js';
 import { SentinelMajority } from './sentinel-majority.js';
+import { memoryOf } from './server-memory.js';
 import { entriesOf, namesServers, storedMeta } from './store-state.js';
 import { WriterMark } from './writer-mark.js';
 
 const entriesAtATime = 500;
-const leavingMilliseconds = 1_000;
 
 /** The gateways' store on one server, or on that which the sentinels name, as the registry writes it. */
 export class RedisRecordsStore implements RecordsStore {
@@ -44,7 +45,6 @@ export class RedisRecordsStore implements RecordsStore {
   readonly #mark: WriterMark;
   #flushes = 0;
   readonly #replicas: ReplicaCount;
-  #leftAt = -Infinity;
 
   constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
     [this.#prefix, this.#names] = [prefix, new RecordNames(prefix)];
@@ -103,7 +103,7 @@ export class RedisRecordsStore implements RecordsStore {
     const epoch = this.#epoch;
     const [[metaText, revisionText, named]] = await Promise.all([
       this.#readTogether([meta, revision, change]),
-      this.#requireMaster(),
+      this.#sentinels?.require(this.#redis, this.#listening),
     ]);
     await this.#replicas.count();
     const newest = revisionIn(revisionText ?? null) ?? 0;
@@ -113,6 +113,10 @@ export class RedisRecordsStore implements RecordsStore {
       revision: newest,
       change: changeIn(named ?? null, newest),
     };
+  }
+
+  memory(): Promise<StoreMemory> {
+    return memoryOf([this.#redis]);
   }
 
   begin(): Promise<void> {
@@ -213,18 +217,6 @@ export class RedisRecordsStore implements RecordsStore {
       [this.#names.change, changeText({ revision, change })],
       [this.#names.revision, String(revision)],
     ];
-  }
-
-  /** A former master answers on after a failover; the sentinels that made another one its successor know. */
-  async #requireMaster(): Promise<void> {
-    if (this.#sentinels === null) return;
-    const named = await this.#sentinels.judge(this.#redis);
-    if (named === 'this') return;
-    if (named === 'another' && performance.now() - this.#leftAt > leavingMilliseconds) {
-      this.#leftAt = performance.now();
-      for (const one of [this.#redis, this.#listening]) openAnew(one);
-    }
-    throw new Error('no majority of the configured sentinels names this server as the master');
   }
 
   async #readAcknowledgements(

@@ -30,6 +30,8 @@ export interface RedisRecordsOptions extends OutageEvents {
   readonly onMalformed: (storeKey: string, problem: string) => void;
   /** Told of what operators should know, though requests are answered. */
   readonly onNotice?: (notice: string) => void;
+  /** Told what the servers do when they are full (`maxmemory-policy`), each time that they can be asked again. */
+  readonly onPolicies?: (policies: readonly string[]) => void;
 }
 
 /** A look-up is repeated if its connection was opened anew, or the generation changed, before its reply came. */
@@ -71,7 +73,10 @@ export class RedisRecords implements Records {
         this.#keys.becomeStale();
         this.#merchants.becomeStale();
       },
-      onReady: () => void this.#heartbeat.beat(),
+      onReady: () => {
+        options.onPolicies?.(this.#link.policies);
+        void this.#heartbeat.beat();
+      },
     };
     this.#link = new (address.cluster === null ? ServerLink : ClusterLink)(address, this.#names, events, outage.failed);
     this.#heartbeat = new Heartbeat({

@@ -55,6 +55,11 @@ export class ServerLink implements RecordsLink {
     return facts && [facts.runId];
   }
 
+  get policies(): readonly string[] {
+    const policy = this.#same.facts?.policy ?? null;
+    return policy === null ? [] : [policy];
+  }
+
   get partLost(): string | null {
     return this.#misplacedEpoch === this.epoch ? 'most sentinels name another server as the master' : null;
   }

@@ -1,6 +1,7 @@
 import type { Clock, Logger, Position, RecordsStore, StoreLook } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { Continuity } from './continuity.js';
+import { EvictionGuard } from './eviction-guard.js';
 import { notePublished, noteServers, readHistory } from './history.js';
 import type { History } from './history.js';
 import { Lease, type LeaseOptions } from './lease.js';
@@ -37,6 +38,7 @@ const nothing = { names: [], revision: 0 };
 export class Projection {
   readonly #options: ProjectionOptions;
   readonly lease: Lease;
+  readonly eviction: EvictionGuard;
   readonly #own: OwnStore;
   readonly #continuity: Continuity;
   readonly #writer: RecordsWriter;
@@ -54,6 +56,7 @@ export class Projection {
     this.#options = options;
     this.#monotonic = options.monotonic ?? (() => performance.now());
     this.lease = new Lease(options);
+    this.eviction = new EvictionGuard(options.store);
     this.#own = new OwnStore({ ...options, mayGoOn: () => this.#mayGoOn() });
     this.#continuity = new Continuity(options);
     this.#writer = new RecordsWriter({ ...options, lease: this.lease });
@@ -105,6 +108,8 @@ export class Projection {
     const { database, store } = this.#options;
     // Whoever cannot reach the store must not keep the lease from those who can.
     this.#hasReachedStore = false;
+    // First: a server that is full refuses to be looked at.
+    await this.eviction.look();
     const before = await store.look();
     this.#hasReachedStore = true;
     if (!(await this.lease.take())) {
@@ -123,6 +128,7 @@ export class Projection {
     if (look.meta !== null && !(await this.#own.require(look.meta, history))) return;
     if (this.#begunIn !== look.epoch) await store.begin();
     this.#begunIn = look.epoch;
+    this.eviction.written();
     if (await this.#continuity.holds(look, history)) await this.#goOn(look, history);
     else if (!(await this.#rebuild(look, history))) return;
     this.#settledIn = look.epoch;

@@ -1,5 +1,6 @@
 import { DatabaseError } from '../../database/database-error.js';
 import type { Logger, Timers } from '../ports.js';
+import type { EvictionGuard } from './eviction-guard.js';
 import { Projection, type ProjectionOptions } from './projection.js';
 
 /** How a projector runs. */
@@ -81,6 +82,11 @@ export class Projector {
   /** Whether the last pass failed: then it is not known what the store holds. */
   get isFailing(): boolean {
     return this.#failures > 0;
+  }
+
+  /** What Redis does with the store, as far as an operator has to see to it. */
+  get eviction(): Pick<EvictionGuard, 'evictedKeys' | 'warnings'> {
+    return this.#projection.eviction;
   }
 
   /** Whether every record of this revision, and of those before it, is in the store. */

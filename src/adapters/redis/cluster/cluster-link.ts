@@ -35,6 +35,10 @@ export class ClusterLink implements RecordsLink {
     return this.#masters.runIds;
   }
 
+  get policies(): readonly string[] {
+    return [...new Set(this.#masters.all.flatMap(({ policy }) => policy ?? []))];
+  }
+
   get partLost(): string | null {
     const { missing } = this.#proofs;
     return missing === 0 ? null : `${missing} of the ${slotCount} slots of the Cluster lack changes that were made`;

@@ -7,6 +7,7 @@ import type {
   SeenGateways,
   StoreEntry,
   StoreLook,
+  StoreMemory,
 } from '../../../registry/ports.js';
 import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
@@ -17,11 +18,11 @@ import type { OutageEvents } from '../outage.js';
 import { RecordNames } from '../record-names.js';
 import { highestThatStayed, recordWrite } from '../record-write.js';
 import { changeIn, changeText, highestRevision, revisionIn } from '../revision.js';
-import { factsOf } from '../same-server.js';
 import { scanNames } from '../scan-names.js';
 import { entriesOf, namesServers, storedMeta } from '../store-state.js';
 import { asText, callEach, callOne } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
+import { MasterServers } from './master-servers.js';
 import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
 
 /**
@@ -54,8 +55,7 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly #outage: Outage;
   /** What the masters were when everything began to be written anew. */
   #base = -1;
-  /** The run ids of all masters, in their order, as they were in an epoch. */
-  #servers: { readonly epoch: number; readonly runIds: readonly string[] } = { epoch: -1, runIds: [] };
+  readonly #servers: MasterServers;
 
   constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
     this.#prefix = prefix;
@@ -98,6 +98,7 @@ export class ClusterRecordsStore implements RecordsStore {
       read: (names) => this.#read(names),
     });
     this.#masters = masters;
+    this.#servers = new MasterServers(masters);
     this.#proofs = new SlotProofs(masters, this.#names);
     masters.agree().catch(() => undefined);
   }
@@ -105,7 +106,7 @@ export class ClusterRecordsStore implements RecordsStore {
   async look(): Promise<StoreLook> {
     await this.#agree();
     const epoch = this.#masters.epoch;
-    const servers = await this.#readServers();
+    const servers = await this.#servers.runIds();
     const meta = await this.#get(this.#names.meta);
     await this.#proofs.check(meta ?? '', storedMeta(meta)?.generation ?? '');
     const [revisionText, named] = await Promise.all([
@@ -117,6 +118,10 @@ export class ClusterRecordsStore implements RecordsStore {
       ...{ epoch, servers, replicas: 0, isWhole: this.#proofs.missing === 0 },
       ...{ meta: storedMeta(meta), revision, change: changeIn(named, revision) },
     };
+  }
+
+  memory(): Promise<StoreMemory> {
+    return this.#servers.memory();
   }
 
   begin(): Promise<void> {
@@ -228,20 +233,10 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   async #read(names: readonly string[]): Promise<{ generation: string | null; texts: (string | null)[] }> {
-    const [meta, servers] = await Promise.all([this.#get(this.#names.meta), this.#readServers()]);
+    const [meta, servers] = await Promise.all([this.#get(this.#names.meta), this.#servers.runIds()]);
     const calls = names.map((name) => ({ name, command: ['GET', name] }));
     const texts = (await callEach(this.#masters, calls)).map(asText);
     return { generation: namesServers(storedMeta(meta), servers), texts };
-  }
-
-  async #readServers(): Promise<readonly string[]> {
-    const { all, epoch } = this.#masters;
-    if (this.#servers.epoch === epoch) return this.#servers.runIds;
-    const facts = await Promise.all(all.map(({ commands }) => factsOf(commands)));
-    const runIds = facts.map(({ runId }) => runId).filter((runId) => runId !== null);
-    const isComplete = runIds.length === all.length && this.#masters.epoch === epoch;
-    if (isComplete) this.#servers = { epoch, runIds: runIds.toSorted() };
-    return isComplete ? this.#servers.runIds : [];
   }
 
   async #get(name: string): Promise<string | null> {
