@@ -1,8 +1,8 @@
-import type { MetaRecord } from '../gateway/records.js';
+import type { FillingRecord, MetaRecord } from '../gateway/records.js';
 import type { Environment } from '../policy/key-format.js';
 
 /** What stands in the store as its meta record: of no generation where it is damaged, or of a layout that is not known. */
-export type StoredMeta = MetaRecord | { readonly generation: null };
+export type StoredMeta = MetaRecord | { readonly generation: null; readonly isFilling?: true };
 
 /** A record to put into the store, or to take out of it where the value is null. */
 export interface StoreEntry {
@@ -97,6 +97,30 @@ export interface SeenGateways {
   readonly hasReports: boolean;
 }
 
+/** A record that a gateway does not find, and asks for. */
+export interface RecordAsk {
+  /** To answer it by. */
+  readonly name: string;
+  /** The record's name, as in `StoreEntry`. */
+  readonly record: string;
+}
+
+/** The names of records that are there, in the generation of the store. */
+export interface PresentRecords {
+  readonly names: ReadonlySet<string>;
+  readonly generation: string;
+}
+
+/** What gateways ask for because they do not find it. */
+export interface RecordInbox {
+  /** Called at once when a gateway asks, or the store was emptied. */
+  onWork: () => void;
+  /** Takes what was asked, at most so many; each is given once. */
+  take(most: number): readonly RecordAsk[];
+  /** @param present those of the records that were written again; there are no others */
+  answer(asks: readonly RecordAsk[], present: PresentRecords): Promise<void>;
+}
+
 /** The registry's leave for a gateway to use what it holds. */
 export interface GatewayGrant {
   readonly instanceId: string;
@@ -104,6 +128,8 @@ export interface GatewayGrant {
   /** The newest beat that the registry has seen. */
   readonly beat: number;
   readonly lifetimeMilliseconds: number;
+  /** Whether no record is missing in the store. */
+  readonly compared?: boolean;
 }
 
 /**
@@ -141,6 +167,13 @@ export interface RecordsStore {
    * last. Rejected where a part of the store is not what it was then.
    */
   complete(meta: MetaRecord, position: Position): Promise<void>;
+  /**
+   * Says that the store was emptied and is being filled: gateways ask for what they need, and believe what is written for them. Where it is
+   * not given they wait until it is complete. Rejected as `publish`.
+   */
+  fill?(meta: FillingRecord): Promise<void>;
+  /** What gateways ask for; null where none asks. */
+  readonly inbox: RecordInbox | null;
   /** Every gateway that has an acknowledgement, of every environment, and those of the roster. @param roster their instance ids */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
   /** Settles when something was next heard of a gateway: it may have acknowledged. A store that hears of none never settles it. */

@@ -66,6 +66,11 @@ export async function startRegistry({
     },
   });
   const app = createRegistry({ ...options, database, projector, token });
+  const { inbox } = options.store;
+  const work = (): void => {
+    projector.storeFound();
+  };
+  if (inbox !== null) inbox.onWork = work;
   app.addHook('onClose', async () => {
     await roster.stop();
     await projector.stop();

@@ -19,6 +19,8 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
       },
       epoch: 0,
       policies: [],
+      text: () => Promise.resolve(null),
+      heard: () => Promise.resolve(),
       partLost: null,
       readState: () => store.answer(),
       servers: null,
@@ -34,7 +36,13 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
     identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => Date.now() },
     maxStaleMilliseconds: 30_000,
-    ...{ onCaughtUp: () => undefined, onForget: () => undefined, onNotice: () => undefined, holds: () => true },
+    ...{
+      onCaughtUp: () => undefined,
+      onForget: () => undefined,
+      onBelieved: () => undefined,
+      onNotice: () => undefined,
+      holds: () => true,
+    },
     inactive: () => [],
   });
   /** From now on a question is left without an answer until this is called. */

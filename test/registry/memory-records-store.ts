@@ -33,6 +33,7 @@ export interface TestGateway {
 /** A store in memory that can fail at any point, and whose gateways acknowledge at once. */
 export class MemoryRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
+  readonly inbox = null;
   canFailOver = false;
   /** The run id of the server. */
   server = 'run-1';

@@ -34,6 +34,8 @@ function setUp(t: Test) {
         return store.epoch;
       },
       policies: [],
+      text: () => Promise.resolve(null),
+      heard: () => Promise.resolve(),
       partLost: null,
       readState: async () => {
         await store.onRead();
@@ -62,7 +64,13 @@ function setUp(t: Test) {
     clock: { now: () => time.wall },
     maxStaleMilliseconds,
     onCaughtUp: (hasMissed) => told.push(hasMissed ? 'dropped' : 'closed'),
-    ...{ onForget: () => undefined, onNotice: () => undefined, holds: () => true, inactive: () => [] },
+    ...{
+      onForget: () => undefined,
+      onBelieved: () => undefined,
+      onNotice: () => undefined,
+      holds: () => true,
+      inactive: () => [],
+    },
   });
   t.teardown(() => heartbeat.close());
   const pass = (milliseconds: number): void => {

@@ -49,7 +49,15 @@ t.test('a server is believed that the registry names, or that a gateway remember
   ask(state, named, '7');
   t.match(state.judge(named, '7', ['c'], generation), { revision: 7 }, 'of a gateway that is enrolled in its history');
   t.match(state.notNamed, 'yet: c', 'which is worth a word');
-  state.adopt(state.judge(named, '7', ['a'], null) ?? { generation: '', revision: 0, replicas: null });
+  state.adopt(
+    state.judge(named, '7', ['a'], null) ?? {
+      generation: '',
+      revision: 0,
+      replicas: null,
+      asks: false,
+      isFilling: false,
+    },
+  );
   t.equal(state.judge(named, '6', ['a'], generation), null, 'but none that lacks something');
   t.equal(state.judge(named, '6', ['a'], null), null, 'also where the registry names it');
   const another = named.replace(generation, 'another');

@@ -37,6 +37,7 @@ const server = 'memory';
  */
 export class MemoryRecords implements Records, RecordsStore {
   readonly endsWithProcess = true;
+  readonly inbox = null;
   readonly canFailOver = false;
   readonly #keys = new Map<string, CompiledKey | KeyStoreUnavailable>();
   readonly #merchants = new Map<string, CompiledMerchant | KeyStoreUnavailable>();

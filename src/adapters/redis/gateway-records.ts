@@ -40,7 +40,11 @@ const reportForm = Type.Object({
   }),
 });
 
-const grantForm = Type.Object({ generation, beat, lifetimeMilliseconds });
+const grantForm = Type.Object({
+  ...{ generation, beat, lifetimeMilliseconds },
+  /** Whether the registry knows that no record is missing. An earlier release of the registry does not say. */
+  compared: Type.Optional(Type.Boolean()),
+});
 
 /** What a gateway writes under `mg:gateway:<instanceId>` in each beat. */
 export type Acknowledgement = Static<typeof acknowledgementForm>;

@@ -2,15 +2,14 @@ import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import { acknowledgementText } from './acknowledgement-text.js';
 import type { GatewayIdentity } from './acknowledgement-text.js';
 import { FirstGrant } from './first-grant.js';
-import { readGrant } from './gateway-records.js';
-import { InactiveMemory } from './inactive-memory.js';
-import type { InactiveMemoryOptions } from './inactive-memory.js';
+import { type Grant, readGrant } from './gateway-records.js';
+import { InactiveMemory, type InactiveMemoryOptions } from './inactive-memory.js';
 import type { Moment } from './lease.js';
+import type { FoundIn, MissingRecords } from './missing-records.js';
 import type { Outage } from './outage.js';
 import type { RecordNames } from './record-names.js';
 import type { AcknowledgementText, RecordsLink } from './records-link.js';
-import { Standing } from './standing.js';
-import type { StandingOptions } from './standing.js';
+import { Standing, type StandingOptions } from './standing.js';
 import type { BelievedState } from './store-state.js';
 import { Turn } from './turn.js';
 
@@ -22,6 +21,8 @@ export interface HeartbeatOptions extends StandingOptions {
   readonly identity: GatewayIdentity;
   /** Told when every notice was heard, before the revision is acknowledged; and whether any may have been missed since the last time. */
   readonly onCaughtUp: (hasMissed: boolean) => void;
+  /** Told what is believed, before it is, and of the grant; undefined where the store took no acknowledgement. */
+  readonly onBelieved: MissingRecords['beat'];
   /** Told when nothing may be held any more: the registry does not wait for this gateway. */
   readonly onForget: () => void;
   /** The keys and merchants that are held, and are inactive or end some day. */
@@ -173,12 +174,12 @@ export class Heartbeat {
       onCaughtUp(link.epoch !== this.#heldEpoch);
       this.#heldEpoch = link.epoch;
       const acknowledgement = this.#textOf(found, beat);
-      const grant = await link
-        .acknowledge(acknowledgement, names.grant(identity.instanceId))
-        .catch((error: unknown) => this.#notTaken(error, found, epoch));
+      const taken = link.acknowledge(acknowledgement, names.grant(identity.instanceId));
+      const grant = readGrant(await taken.catch((error: unknown) => this.#notTaken(error, found, { beat, epoch })));
       if (this.standing.lease.isOver) this.#forget();
       if (this.standing.epoch !== epoch) return;
       this.standing.acknowledgement.put(at);
+      this.#options.onBelieved(found, grant, { beat, epoch });
       this.standing.adopt(found);
       const isAsked = found.replicas !== null && link.witness(found.replicas) === 'others';
       if (found.replicas === null) this.standing.lease.assume(found.generation);
@@ -212,20 +213,21 @@ export class Heartbeat {
   }
 
   /** A server that is full, or cannot save, refuses the registry as well: it can still be asked. */
-  #notTaken(error: unknown, found: BelievedState, epoch: number): never {
+  #notTaken(error: unknown, found: BelievedState, { beat, epoch }: FoundIn): never {
     this.standing.acknowledgement.failed(error);
     const isReply = error instanceof Error && error.name === 'ReplyError';
     if (isReply && this.standing.epoch === epoch) {
       const isBelieved = !this.standing.acknowledgement.isRefused;
+      if (isBelieved) this.#options.onBelieved(found, undefined, { beat, epoch });
       if (isBelieved) this.standing.adopt(found);
       this.standing.judge(epoch, isBelieved);
     }
     throw error;
   }
 
-  #granted(grant: string | null, generation: string): void {
+  #granted(grant: Grant | null, generation: string): void {
     const before = this.standing.lease.generation;
-    this.standing.lease.granted(readGrant(grant), generation);
+    this.standing.lease.granted(grant, generation);
     if (before !== null && this.standing.lease.generation !== before) this.#drop();
   }
 

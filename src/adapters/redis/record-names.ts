@@ -58,6 +58,21 @@ export class RecordNames {
     return `${this.#prefix}grant:${instanceId}`;
   }
 
+  /** A gateway's question for a record that it does not find. @param record its name behind the prefix */
+  ask(instanceId: string, count: number, record: string): string {
+    return `${this.askPrefix}${instanceId}:${count}:${record}`;
+  }
+
+  /** What the name of every such question begins with. */
+  get askPrefix(): string {
+    return `${this.#prefix}ask:`;
+  }
+
+  /** Of a name, what is behind the prefix. */
+  recordOf(name: string): string {
+    return name.slice(this.#prefix.length);
+  }
+
   /** What a gateway reports as inactive before it takes on another generation; it is cut into parts. */
   inactive(instanceId: string, part: number): string {
     return `${this.inactivePrefix}${instanceId}:${part}`;

@@ -32,6 +32,10 @@ export interface RecordsLink {
    * @throws KeyStoreUnavailable where it is known why nothing can be said about this record now
    */
   read(name: string, generation: string): Promise<string | null>;
+  /** The text under a name as it is, whatever the store says of itself. */
+  text(name: string): Promise<string | null>;
+  /** Resolves when every notice has been heard that was sent before. */
+  heard(): Promise<void>;
   /** Writes a text, which ends by itself after some time. */
   write(text: AcknowledgementText): Promise<void>;
   /**

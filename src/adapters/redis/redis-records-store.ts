@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import type { MetaRecord } from '../../gateway/records.js';
+import type { FillingRecord, MetaRecord } from '../../gateway/records.js';
 import type {
   GatewayGrant,
   InactiveReport,
@@ -10,6 +10,7 @@ import type {
   StoreLook,
   StoreMemory,
 } from '../../registry/ports.js';
+import { AskInbox } from './ask-inbox.js';
 import { connectRedis } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { damagedText } from './damaged-text.js';
@@ -18,6 +19,7 @@ import { InactiveReports } from './inactive-reports.js';
 import { InvalidationListener } from './invalidation-listener.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
+import { callAll, textsOf } from './pipelined.js';
 import { RecordNames } from './record-names.js';
 import { highestThatStayed, recordWrite } from './record-write.js';
 import { changeIn, changeText, revisionIn } from './revision.js';
@@ -33,6 +35,7 @@ const entriesAtATime = 500;
 /** The gateways' store on one server, or on that which the sentinels name, as the registry writes it. */
 export class RedisRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
+  readonly inbox: AskInbox;
   readonly #redis: Redis;
   readonly #listening: Redis;
   readonly #same: SameServer;
@@ -55,21 +58,29 @@ export class RedisRecordsStore implements RecordsStore {
     redis.on('close', () => {
       missed(); // the next one may lead to another server
     });
-    const [gateways, reports] = [this.#names.gateway(''), this.#names.inactivePrefix];
+    const [gateways, reports, asks] = [this.#names.gateway(''), this.#names.inactivePrefix, this.#names.askPrefix];
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();
     };
     const scan = (prefix: string): AsyncIterable<string> => scanNames(redis, prefix);
     this.#reports = new InactiveReports(reports, scan, (name) => redis.get(name).catch(damagedText));
-    this.#listener = new InvalidationListener(listening, [gateways, reports], {
+    this.inbox = new AskInbox(asks, (calls) =>
+      callAll(
+        redis,
+        calls.map(({ command }) => command),
+      ),
+    );
+    this.#listener = new InvalidationListener(listening, [gateways, reports, asks], {
       onChanged: (names) => {
         this.#directory.heard(names);
         this.#reports.noticed(names);
+        this.inbox.heard(names);
       },
       onEverythingChanged: () => {
         this.#flushes += 1;
         missed();
+        this.inbox.onWork();
       },
       onListening: missed,
       onDeaf: missed,
@@ -102,7 +113,7 @@ export class RedisRecordsStore implements RecordsStore {
     const { meta, revision, change } = this.#names;
     const epoch = this.#epoch;
     const [[metaText, revisionText, named]] = await Promise.all([
-      this.#readTogether([meta, revision, change]),
+      textsOf(this.#redis.multi(), [meta, revision, change]),
       this.#sentinels?.require(this.#redis, this.#listening),
     ]);
     await this.#replicas.count();
@@ -126,12 +137,10 @@ export class RedisRecordsStore implements RecordsStore {
   async write(entries: readonly StoreEntry[], change: number): Promise<number> {
     let highest = 0;
     for (let start = 0; start < entries.length; start += entriesAtATime) {
-      const pipeline = this.#redis.pipeline();
-      for (const { name, value } of entries.slice(start, start + entriesAtATime)) {
-        pipeline.call(...recordWrite(this.#prefix + name, value, change));
-      }
-      pipeline.call(...this.#mark.change());
-      const answers = await resultsOf(pipeline);
+      const writes = entries
+        .slice(start, start + entriesAtATime)
+        .map(({ name, value }) => recordWrite(this.#prefix + name, value, change));
+      const answers = await callAll(this.#redis, [...writes, this.#mark.change()]);
       this.#mark.changed(answers.pop());
       highest = Math.max(highest, highestThatStayed(answers));
     }
@@ -148,6 +157,10 @@ export class RedisRecordsStore implements RecordsStore {
 
   complete(meta: MetaRecord, position: Position): Promise<void> {
     return this.#mark.set([...this.#textsOf(position), [this.#names.meta, JSON.stringify(meta)]]);
+  }
+
+  fill(meta: FillingRecord): Promise<void> {
+    return this.#mark.set([[this.#names.meta, JSON.stringify(meta)]]);
   }
 
   async gateways(roster: readonly string[]): Promise<SeenGateways> {
@@ -168,9 +181,12 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async grant(grants: readonly GatewayGrant[]): Promise<void> {
-    const pipeline = this.#redis.pipeline();
-    for (const { instanceId, ...grant } of grants) pipeline.set(this.#names.grant(instanceId), JSON.stringify(grant));
-    await resultsOf(pipeline);
+    const calls = grants.map(({ instanceId, ...grant }) => [
+      'SET',
+      this.#names.grant(instanceId),
+      JSON.stringify(grant),
+    ]);
+    await callAll(this.#redis, calls);
   }
 
   removeGateways(instanceIds: readonly string[]): Promise<void> {
@@ -178,11 +194,13 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async read(names: readonly string[]): Promise<StoreEntry[]> {
-    const pipeline = this.#redis.pipeline();
-    for (const name of names) pipeline.get(this.#prefix + name);
-    const results = (await pipeline.exec()) ?? [];
-    const texts = results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
-    return entriesOf(names, texts);
+    return entriesOf(
+      names,
+      await textsOf(
+        this.#redis.pipeline(),
+        names.map((name) => this.#prefix + name),
+      ),
+    );
   }
 
   async *names(prefix: string): AsyncGenerator<string> {
@@ -197,9 +215,10 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async #delete(names: readonly string[]): Promise<void> {
-    const pipeline = this.#redis.pipeline();
-    for (const name of names) pipeline.del(name);
-    await resultsOf(pipeline);
+    await callAll(
+      this.#redis,
+      names.map((name) => ['DEL', name]),
+    );
   }
 
   get #epoch(): number {
@@ -222,21 +241,7 @@ export class RedisRecordsStore implements RecordsStore {
   async #readAcknowledgements(
     names: readonly string[],
   ): Promise<{ generation: string | null; texts: (string | null)[] }> {
-    const [meta = null, ...texts] = await this.#readTogether([this.#names.meta, ...names]);
+    const [meta = null, ...texts] = await textsOf(this.#redis.multi(), [this.#names.meta, ...names]);
     return { generation: namesServers(storedMeta(meta), this.#servers), texts };
   }
-
-  /** All at one moment. */
-  async #readTogether(names: readonly string[]): Promise<(string | null)[]> {
-    const transaction = this.#redis.multi();
-    for (const name of names) transaction.get(name);
-    const results = (await transaction.exec()) ?? [];
-    return results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
-  }
-}
-
-async function resultsOf(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {
-  const results = (await pipeline.exec()) ?? [];
-  for (const [error] of results) if (error !== null) throw error;
-  return results.map(([, answer]) => answer);
 }

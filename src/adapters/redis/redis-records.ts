@@ -12,6 +12,7 @@ import { ClusterLink } from './cluster/cluster-link.js';
 import type { RedisAddress } from './connection.js';
 import { Heartbeat } from './heartbeat.js';
 import { inactiveAmong } from './inactive-memory.js';
+import { MissingRecords } from './missing-records.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
@@ -46,6 +47,7 @@ export class RedisRecords implements Records {
   readonly #link: RecordsLink;
   readonly #names: RecordNames;
   readonly #heartbeat: Heartbeat;
+  readonly #missing: MissingRecords;
   readonly #keys: RecordCache<CompiledKey>;
   readonly #merchants: RecordCache<CompiledMerchant>;
   readonly #onMalformed: RedisRecordsOptions['onMalformed'];
@@ -59,6 +61,7 @@ export class RedisRecords implements Records {
       onChanged: (names) => {
         this.#keys.drop(this.#names.lookupIdsOf(names));
         this.#merchants.drop(this.#names.merchantIdsOf(names));
+        this.#missing.changed(names.map((name) => this.#names.recordOf(name)));
         if (names.includes(this.#names.meta)) this.#heartbeat.doubt();
         else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
       },
@@ -79,7 +82,9 @@ export class RedisRecords implements Records {
       },
     };
     this.#link = new (address.cluster === null ? ServerLink : ClusterLink)(address, this.#names, events, outage.failed);
+    this.#missing = new MissingRecords({ link: this.#link, names: this.#names, instanceId: identity.instanceId });
     this.#heartbeat = new Heartbeat({
+      onBelieved: this.#missing.beat.bind(this.#missing),
       link: this.#link,
       outage,
       names: this.#names,
@@ -101,7 +106,7 @@ export class RedisRecords implements Records {
       onNotice: options.onNotice ?? (() => undefined),
     });
     // Held by their ids: a name would have to be made, and hashed, for each look-up.
-    this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#read(this.#names.key(id), compileKeyRecord));
+    this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#readKey(id));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
   }
 
@@ -129,6 +134,13 @@ export class RedisRecords implements Records {
   async close(): Promise<void> {
     await this.#heartbeat.close();
     this.#link.close();
+  }
+
+  async #readKey(id: string): Promise<CompiledKey | KeyStoreUnavailable | null> {
+    const name = this.#names.key(id);
+    const key = await this.#read(name, compileKeyRecord);
+    if (key !== null && !(key instanceof KeyStoreUnavailable)) this.#missing.writtenWith(name, key.merchantId);
+    return key;
   }
 
   /** A merchant is asked for because a key names it: one that is not there is damage, and whoever has the key gets 503. */
@@ -180,7 +192,8 @@ export class RedisRecords implements Records {
 
   async #textIn(name: string): Promise<string | null> {
     try {
-      return await this.#link.read(name, this.#heartbeat.standing.generation);
+      const { generation, epoch } = this.#heartbeat.standing;
+      return await this.#missing.read(name, { generation, epoch });
     } catch (error) {
       if (error instanceof KeyStoreUnavailable) throw error;
       throw new KeyStoreUnavailable('Redis could not be asked', { cause: error });

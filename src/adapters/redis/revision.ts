@@ -23,3 +23,16 @@ export function changeIn(text: string | null, revision: number): string | null {
   const [named, change = ''] = /^(\d{1,16}):([0-9A-Za-z_-]{1,64})$/.exec(text ?? '')?.slice(1) ?? [];
   return Number(named) === revision ? change : null;
 }
+
+/**
+ * A registry that was paused, and whose lease another one has, wakes with an older revision: gateways would take the store for one
+ * that has lost changes. What is no revision is replaced.
+ * KEYS: the revision, the change. ARGV: those to be published. Returns whether they were.
+ */
+export const unlessFurther = `
+  local named = tonumber(redis.pcall('GET', KEYS[1]) or '')
+  local isRevision = named and named % 1 == 0 and named <= ${highestRevision}
+  if isRevision and named > tonumber(ARGV[1]) then return 0 end
+  redis.call('SET', KEYS[2], ARGV[2])
+  redis.call('SET', KEYS[1], ARGV[1])
+  return 1`;

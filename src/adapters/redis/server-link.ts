@@ -74,6 +74,14 @@ export class ServerLink implements RecordsLink {
     await this.#listener.catchUp();
   }
 
+  text(name: string): Promise<string | null> {
+    return this.#get(name);
+  }
+
+  heard(): Promise<void> {
+    return this.#listener.catchUp();
+  }
+
   async write({ name, text, lifetimeMilliseconds }: AcknowledgementText): Promise<void> {
     await this.#redis.set(name, text, 'PX', lifetimeMilliseconds);
   }

@@ -1,4 +1,5 @@
-import { MalformedRecord, parseMetaRecord, parseRecordText } from '../../gateway/records.js';
+import { MalformedRecord, parseFillingRecord, parseMetaRecord, parseRecordText } from '../../gateway/records.js';
+import type { FillingRecord, MetaRecord } from '../../gateway/records.js';
 import type { StoredMeta, StoreEntry } from '../../registry/ports.js';
 import { revisionIn } from './revision.js';
 
@@ -14,6 +15,10 @@ export interface BelievedState {
   readonly revision: number;
   /** How many servers may take the place of this one; null: the registry's former release does not say, nor does it grant leases. */
   readonly replicas: number | null;
+  /** Whether the registry answers gateways that ask for a record. */
+  readonly asks: boolean;
+  /** Whether it was emptied and is being filled. */
+  readonly isFilling: boolean;
 }
 
 /**
@@ -61,7 +66,7 @@ export class StoreState {
     enrolledIn: string | null,
   ): BelievedState | null {
     try {
-      const { generation, servers: named, replicas = 0 } = readMetaRecord(meta);
+      const { version, generation, servers: named, replicas = 0, asks = false } = readMetaRecord(meta);
       const revision = revisionIn(newest);
       if (revision === null) throw new MalformedRecord('the revision is not a number');
       if (named === undefined && !this.#isFormer) throw new MalformedRecord(noServers);
@@ -70,7 +75,9 @@ export class StoreState {
       if (hasLost)
         this.#reason = `the store has lost changes: revision ${this.#highestRevision} was seen, and it has ${revision}`;
       else this.#reason = generation === enrolledIn ? null : this.#notNamed;
-      return this.#reason === null ? { generation, revision, replicas: named === undefined ? null : replicas } : null;
+      if (this.#reason !== null) return null;
+      const isFilling = version === 2;
+      return { generation, revision, replicas: named === undefined ? null : replicas, asks, isFilling };
     } catch (error) {
       if (!(error instanceof MalformedRecord)) throw error;
       this.#reason = error.message;
@@ -107,10 +114,12 @@ export function generationOf(meta: string | null): string {
  * A meta record as it is stored.
  * @throws MalformedRecord where there is none, or one that cannot be used
  */
-function readMetaRecord(meta: string | null): ReturnType<typeof parseMetaRecord> {
+function readMetaRecord(meta: string | null): MetaRecord | FillingRecord {
   if (meta === null) throw new MalformedRecord('the store is not seeded: it has no meta record');
   try {
-    return parseMetaRecord(parseRecordText(meta));
+    const value = parseRecordText(meta);
+    const isFilling = typeof value === 'object' && value !== null && 'version' in value && value.version === 2;
+    return isFilling ? parseFillingRecord(value) : parseMetaRecord(value);
   } catch (error) {
     throw new MalformedRecord('the meta record of the store cannot be used', { cause: error });
   }
@@ -120,7 +129,8 @@ function readMetaRecord(meta: string | null): ReturnType<typeof parseMetaRecord>
 export function storedMeta(meta: string | null): StoredMeta | null {
   if (meta === null) return null;
   try {
-    return readMetaRecord(meta);
+    const record = readMetaRecord(meta);
+    return record.version === 1 ? record : { generation: null, isFilling: true };
   } catch (error) {
     if (error instanceof MalformedRecord) return { generation: null };
     throw error;

@@ -1,5 +1,7 @@
 import type { Clock, Logger, Position, RecordsStore, StoreLook } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { AskedRecords } from './asked-records.js';
+import { Completeness } from './completeness.js';
 import { Continuity } from './continuity.js';
 import { EvictionGuard } from './eviction-guard.js';
 import { notePublished, noteServers, readHistory } from './history.js';
@@ -29,6 +31,8 @@ export interface ProjectionOptions extends LeaseOptions {
 }
 
 const nothing = { names: [], revision: 0 };
+/** Between two pages of a search for missing records: it must not hold changes up. */
+const searchPauseMilliseconds = 20;
 
 /**
  * Brings the store into the state of the database. Each step can be done again, so an end at any point does no harm: the
@@ -41,6 +45,8 @@ export class Projection {
   readonly eviction: EvictionGuard;
   readonly #own: OwnStore;
   readonly #continuity: Continuity;
+  readonly #asked: AskedRecords;
+  readonly #completeness: Completeness;
   readonly #writer: RecordsWriter;
   readonly #rebuilding: Rebuild;
   readonly #monotonic: () => number;
@@ -60,8 +66,12 @@ export class Projection {
     this.#own = new OwnStore({ ...options, mayGoOn: () => this.#mayGoOn() });
     this.#continuity = new Continuity(options);
     this.#writer = new RecordsWriter({ ...options, lease: this.lease });
+    const parts = { ...options, lease: this.lease, writer: this.#writer };
+    this.#asked = new AskedRecords(parts);
+    this.#completeness = new Completeness({ ...parts, eviction: this.eviction });
     this.#rebuilding = new Rebuild({
-      ...{ ...options, lease: this.lease, writer: this.#writer, mayGoOn: () => this.#mayGoOn() },
+      ...{ ...parts, mayGoOn: () => this.#mayGoOn() },
+      answerAsks: async () => (await this.#asked.answer({ isFilling: true })) !== null,
       onBegun: (generation, loss) => {
         this.#continuity.begun(generation, loss);
       },
@@ -78,6 +88,11 @@ export class Projection {
     return this.#settledIn;
   }
 
+  /** Whether it is known that no record is missing in the store. */
+  get isComplete(): boolean {
+    return this.#completeness.holds(this.#settledIn);
+  }
+
   /** Whether the store could be looked at when that was last tried. */
   get hasReachedStore(): boolean {
     return this.#hasReachedStore;
@@ -85,6 +100,7 @@ export class Projection {
 
   /** In how many milliseconds there will be something to do without a change; null where there will not. */
   get dueIn(): number | null {
+    if (this.#settledIn !== null && !this.isComplete) return searchPauseMilliseconds;
     return this.#opening === null ? null : Math.max(0, this.#opening.at - this.#monotonic());
   }
 
@@ -133,15 +149,24 @@ export class Projection {
     else if (!(await this.#rebuild(look, history))) return;
     this.#settledIn = look.epoch;
     this.#continuity.settled(await readHistory(database));
-    await this.#drain();
+    if (!(await this.#drain()) || !(await this.#answerAsks())) return;
+    if (!(await this.#completeness.goOn(look.epoch))) this.#unsettle();
+  }
+
+  /** @returns whether this process still projects */
+  async #answerAsks(): Promise<boolean> {
+    const wasMissing = await this.#asked.answer({ isFilling: false });
+    if (wasMissing === true) this.#completeness.doubt();
+    return wasMissing !== null;
   }
 
   /** Nothing was lost. Another process may have ended while it waited for gateways: then the wait begins anew. */
   async #goOn({ meta, replicas }: StoreLook, { generation, isOpen, servers, published }: History): Promise<void> {
     const { store, longestLifetimeMilliseconds } = this.#options;
     // Another replica can take the server's place: gateways have to know how many.
-    if (isMeta(meta) && published !== null && replicas > (meta.replicas ?? 0)) {
-      await store.complete({ ...meta, replicas }, published);
+    // One of an earlier release answers no gateway that asks for a record.
+    if (isMeta(meta) && published !== null && (replicas > (meta.replicas ?? 0) || meta.asks !== true)) {
+      await store.complete({ ...meta, replicas: Math.max(replicas, meta.replicas ?? 0), asks: true }, published);
     }
     if (isOpen) this.#opening = null;
     else if (this.#opening?.generation !== generation) {
@@ -179,6 +204,7 @@ export class Projection {
       published = position;
       session.tell(); // the process of the change waits for this
       onPublished?.();
+      if (!(await this.#answerAsks())) return false;
       // Changes may come without end: the next run ends the wait for forgotten gateways.
       if (this.dueIn === 0) return true;
     }
@@ -188,10 +214,12 @@ export class Projection {
   async #rebuild(look: StoreLook, before: History): Promise<boolean> {
     this.#settledIn = null;
     const loss = await this.#continuity.assess(look, before);
+    const { evictedKeys } = this.eviction;
     const rebuilt = await this.#rebuilding.run(look, { before, loss });
     if (rebuilt === null) return false;
     const { generation, written } = rebuilt;
     const opensAt = this.#wait(generation, loss.waitMilliseconds);
+    this.#completeness.written(look.epoch, evictedKeys);
     return this.lease.finish(nothing, async (transaction) => {
       await notePublished(transaction, written);
       await noteServers(transaction, { servers: look.servers, opensAt });

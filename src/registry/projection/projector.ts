@@ -95,7 +95,7 @@ export class Projector {
   }
 
   /** What the roster is kept by: this process alone while it projects. */
-  get projection(): Pick<Projection, 'lease' | 'settledIn'> {
+  get projection(): Pick<Projection, 'lease' | 'settledIn' | 'isComplete'> {
     return this.#projection;
   }
 

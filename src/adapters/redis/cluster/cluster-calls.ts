@@ -60,6 +60,12 @@ export async function callEach(masters: ClusterMasters, calls: readonly NamedCal
   return answers;
 }
 
+/** Reads texts, in the order of the names. */
+export async function readEach(masters: ClusterMasters, names: readonly string[]): Promise<(string | null)[]> {
+  const calls = names.map((name) => ({ name, command: ['GET', name] }));
+  return (await callEach(masters, calls)).map(asText);
+}
+
 /** A text, or null for none. */
 export function asText(answer: unknown): string | null {
   return typeof answer === 'string' ? answer : null;

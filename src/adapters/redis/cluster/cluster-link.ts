@@ -67,6 +67,14 @@ export class ClusterLink implements RecordsLink {
     return text ?? this.#readWithMarker(name, slot, generation);
   }
 
+  text(name: string): Promise<string | null> {
+    return this.#get(name);
+  }
+
+  heard(): Promise<void> {
+    return this.#masters.catchUp();
+  }
+
   async write({ name, text, lifetimeMilliseconds }: AcknowledgementText): Promise<void> {
     await callOne(this.#masters, { name, command: ['SET', name, text, 'PX', String(lifetimeMilliseconds)] });
   }

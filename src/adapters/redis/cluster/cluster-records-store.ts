@@ -10,6 +10,7 @@ import type {
   StoreMemory,
 } from '../../../registry/ports.js';
 import type { RedisAddress } from '../connection.js';
+import { AskInbox } from '../ask-inbox.js';
 import { damagedText } from '../damaged-text.js';
 import { GatewayDirectory } from '../gateway-directory.js';
 import { InactiveReports } from '../inactive-reports.js';
@@ -17,26 +18,13 @@ import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
 import { RecordNames } from '../record-names.js';
 import { highestThatStayed, recordWrite } from '../record-write.js';
-import { changeIn, changeText, highestRevision, revisionIn } from '../revision.js';
+import { changeIn, changeText, revisionIn, unlessFurther } from '../revision.js';
 import { scanNames } from '../scan-names.js';
 import { entriesOf, namesServers, storedMeta } from '../store-state.js';
-import { asText, callEach, callOne } from './cluster-calls.js';
+import { asText, callEach, callOne, readEach } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
 import { MasterServers } from './master-servers.js';
 import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
-
-/**
- * A registry that was paused, and whose lease another one has, wakes with an older revision: gateways would take the store for one
- * that has lost changes. What is no revision is replaced.
- * KEYS: the revision, the change. ARGV: those to be published. Returns whether they were.
- */
-const unlessFurther = `
-  local named = tonumber(redis.pcall('GET', KEYS[1]) or '')
-  local isRevision = named and named % 1 == 0 and named <= ${highestRevision}
-  if isRevision and named > tonumber(ARGV[1]) then return 0 end
-  redis.call('SET', KEYS[2], ARGV[2])
-  redis.call('SET', KEYS[1], ARGV[1])
-  return 1`;
 
 /**
  * The gateways' store on the masters of a Cluster, as the registry writes it: records, then the markers of their slots,
@@ -45,6 +33,7 @@ const unlessFurther = `
  */
 export class ClusterRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
+  readonly inbox: AskInbox;
   readonly canFailOver = true;
   readonly #masters: ClusterMasters;
   readonly #proofs: SlotProofs;
@@ -61,21 +50,25 @@ export class ClusterRecordsStore implements RecordsStore {
     this.#prefix = prefix;
     this.#names = new RecordNames(prefix);
     this.#outage = new Outage(events);
-    const [gateways, reports] = [this.#names.gateway(''), this.#names.inactivePrefix];
+    const [gateways, reports, asks] = [this.#names.gateway(''), this.#names.inactivePrefix, this.#names.askPrefix];
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();
     };
     const masters = new ClusterMasters({
       address,
-      prefixes: [gateways, reports],
+      prefixes: [gateways, reports, asks],
       onError: this.#outage.failed,
       events: {
         onChanged: (names) => {
           this.#directory.heard(names);
           this.#reports.noticed(names);
+          this.inbox.heard(names);
         },
-        onEverythingChanged: missed,
+        onEverythingChanged: () => {
+          missed();
+          this.inbox.onWork();
+        },
         onListening: missed,
         onDeaf: missed,
         onReady: () => undefined,
@@ -98,6 +91,7 @@ export class ClusterRecordsStore implements RecordsStore {
       read: (names) => this.#read(names),
     });
     this.#masters = masters;
+    this.inbox = new AskInbox(asks, (calls) => callEach(masters, calls));
     this.#servers = new MasterServers(masters);
     this.#proofs = new SlotProofs(masters, this.#names);
     masters.agree().catch(() => undefined);
@@ -203,8 +197,13 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   async read(names: readonly string[]): Promise<StoreEntry[]> {
-    const calls = names.map((name) => ({ name: this.#prefix + name, command: ['GET', this.#prefix + name] }));
-    return entriesOf(names, (await callEach(this.#masters, calls)).map(asText));
+    return entriesOf(
+      names,
+      await readEach(
+        this.#masters,
+        names.map((name) => this.#prefix + name),
+      ),
+    );
   }
 
   async *names(prefix: string): AsyncGenerator<string> {
@@ -234,8 +233,7 @@ export class ClusterRecordsStore implements RecordsStore {
 
   async #read(names: readonly string[]): Promise<{ generation: string | null; texts: (string | null)[] }> {
     const [meta, servers] = await Promise.all([this.#get(this.#names.meta), this.#servers.runIds()]);
-    const calls = names.map((name) => ({ name, command: ['GET', name] }));
-    const texts = (await callEach(this.#masters, calls)).map(asText);
+    const texts = await readEach(this.#masters, names);
     return { generation: namesServers(storedMeta(meta), servers), texts };
   }
 
