@@ -4,8 +4,8 @@ import type { PoolOptions } from './open-database.js';
 import { explainPostgresFailure, placeIn, postgresCondition } from './postgres-failure.js';
 
 /**
- * Of connections behind a pooler. Other clients that use it at the same moment can hide what one comparison would show: beside eight
- * busy ones, one comparison in four showed nothing.
+ * How many connections are compared before a pooler is taken for one that does not share them. Its other clients can hide the sharing:
+ * beside eight busy ones, one comparison in four showed nothing.
  */
 const comparedConnections = 25;
 

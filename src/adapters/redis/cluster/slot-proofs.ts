@@ -76,7 +76,7 @@ export class SlotProofs {
     this.#begin(generation);
     await this.#readIndex();
     const open = [...this.#sessions.keys()].filter((slot) => !this.#wasSeen(slot));
-    // What a step has found out stays so when a later one fails: a busy machine would begin anew each time, without end.
+    // Each step keeps what it has read: if one late reply discarded everything, a busy gateway would begin anew with each beat.
     for (let start = 0; start < open.length; start += slotsOfStep) {
       const slots = open.slice(start, start + slotsOfStep);
       // Looked up before the answers come: what a master said before it was emptied does not count.
