@@ -21,6 +21,7 @@ const ownedByTheChart = [
   'keyStore.redis.passwordFile',
   'keyStore.redis.caFile',
   'keys.pepperFile',
+  'keys.recordSecretFile',
   'registry.listen',
   'registry.database',
   'registry.tokenFile',

@@ -83,6 +83,11 @@ const variable = closed(
 const variables = { type: 'array', items: { ...variable, maxProperties: 2 } };
 const key = { type: 'string', pattern: '^[-._a-zA-Z0-9]{1,253}$' };
 const secret = closed({ existingSecret: nameOrEmpty, key }, ['existingSecret', 'key']);
+const ownSecret = closed({ existingSecret: nameOrEmpty, key, create: { type: 'boolean' } }, [
+  'existingSecret',
+  'key',
+  'create',
+]);
 const destination = closed({ to: kubernetesObjects, ports }, ['to', 'ports']);
 const gatewayConfig = { allOf: [{ $ref: '#/definitions/config' }] };
 
@@ -91,6 +96,7 @@ const forms = [
   [/^config$/, { $ref: '#/definitions/config' }],
   [/^gateway\.config$/, gatewayConfig],
   [/^environments\.\w+\.gateway$/, { $ref: '#/definitions/gatewayOverrides' }],
+  [/^secrets\.recordSecret$/, ownSecret],
   [/^secrets\.\w+$/, secret],
   [/^torExits\.key$/, key],
   [/\.schedule$/, schedule],

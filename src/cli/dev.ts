@@ -55,6 +55,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     await directory.ensureAdminToken();
     await directory.ensureSigningKey();
     await directory.ensureLogSecret();
+    await directory.ensureRecordSecret();
     const embedded = await startEmbeddedRegistry(config, log, {
       temporaryPrefix: directory.kept ? null : directory.redisPrefix,
     });
@@ -77,7 +78,7 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
     const gateway = await startGateway(wired, ports);
     closeLater(() => drainGateway(gateway, ports.accessLog));
-    await untilAvailable(embedded.records);
+    await untilAvailable(embedded.records, config);
     if (key !== null)
       await untilKnown(embedded.records, lookupIdOf(key, await readPepper(config.keys.pepperFile)), config);
 
@@ -114,6 +115,7 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
       redisUrl === undefined
         ? { kind: 'memory' }
         : { kind: 'redis', redis: { url: redisUrl, prefix: directory.redisPrefix } },
+    keys: { recordSecretFile: directory.recordSecretFile },
     registry: { database: { url: `sqlite:${directory.file('registry.db')}` }, tokenFile: directory.adminTokenFile },
     // A first try works without a network.
     torExits: { sources: [exampleExits], allowReserved: true, snapshotFile: directory.file('tor-exits.json') },
@@ -124,11 +126,18 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
   };
 }
 
+const anotherPrefix = 'choose another keyStore.redis.prefix, or leave it out.';
+
 /** Waits for the registry's first projection, so that the first pasted line is not too early. */
-async function untilAvailable(records: Records): Promise<void> {
+async function untilAvailable(records: Records, { keyStore: { kind, redis } }: Config): Promise<void> {
   for (let waited = 0; records.unavailableReason() !== null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
-      throw new OperatorError(`The records are not there: ${records.unavailableReason() ?? ''}.`);
+      throw new OperatorError(
+        `The records are not there: ${records.unavailableReason() ?? ''}.` +
+          (kind === 'redis'
+            ? ` If the records ${redis.prefix}* in Redis are another registry's: ${anotherPrefix}`
+            : ''),
+      );
     await setTimeout(pollMilliseconds);
   }
 }
@@ -138,8 +147,7 @@ async function untilKnown(records: Records, lookupId: string, config: Config): P
   for (let waited = 0; (await records.key(lookupId)).record === null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
       throw new OperatorError(
-        `The new key does not reach the gateway: the records ${config.keyStore.redis.prefix}* in Redis are another registry's. ` +
-          'Choose another keyStore.redis.prefix, or leave it out.',
+        `The new key does not reach the gateway. If the records ${config.keyStore.redis.prefix}* in Redis are another registry's: ${anotherPrefix}`,
       );
     await setTimeout(pollMilliseconds);
   }

@@ -6,6 +6,7 @@ import { OperatorError } from '../config/operator-error.js';
 import type { Config } from '../config/schema.js';
 import { readSecretFile } from '../config/secret-file.js';
 import type { GeoIp, Records, TorExits } from '../gateway/ports.js';
+import type { RecordProblem } from '../gateway/records.js';
 import { RecordKeyStore } from '../gateway/record-key-store.js';
 import { openRedisRecords } from './open-redis-records.js';
 import { openTorExits } from './open-tor-exits.js';
@@ -133,8 +134,8 @@ function openAccessLog({ accessLog, environment }: Config, secret: LogSecret, lo
 
 /** Opens the records that the configuration names. */
 export async function openRecords(config: Config, log: Logger): Promise<Records> {
-  const onMalformed = (storeKey: string, problem: string): void => {
-    log.error({ storeKey, problem }, 'a record cannot be used; whoever has its key gets 503');
+  const onMalformed = (storeKey: string, problem: string, reason: RecordProblem = 'malformed'): void => {
+    log.error({ storeKey, problem, reason }, 'a record cannot be used; whoever has its key gets 503');
   };
   const { kind, memory } = config.keyStore;
   if (kind === 'redis') return openRedisRecords(config, log, onMalformed);

@@ -1,19 +1,18 @@
 import { hostname } from 'node:os';
 import { ulid } from 'ulid';
+import type { PreloadEvents } from '../adapters/redis/preload/preload.js';
 import { RedisRecords } from '../adapters/redis/redis-records.js';
+import type { OnMalformed } from '../adapters/redis/seal-check.js';
 import type { Config } from '../config/schema.js';
 import type { Logger } from '../telemetry/logger.js';
+import { readRecordSeals } from './read-record-seals.js';
 import { redisAddressOf } from './redis-address.js';
-import { redisOutageLog } from './redis-outage-log.js';
+import { evictionLog, redisOutageLog } from './redis-outage-log.js';
 import { systemClock } from './system-clock.js';
 import { version } from './version.js';
 
 /** Opens the records in Redis, as a gateway that can be told apart from every other and from its own past. */
-export async function openRedisRecords(
-  config: Config,
-  log: Logger,
-  onMalformed: (storeKey: string, problem: string) => void,
-): Promise<RedisRecords> {
+export async function openRedisRecords(config: Config, log: Logger, onMalformed: OnMalformed): Promise<RedisRecords> {
   const { redis, cache } = config.keyStore;
   return new RedisRecords({
     address: await redisAddressOf(redis),
@@ -33,10 +32,31 @@ export async function openRedisRecords(
       startedAt: new Date(systemClock.now()).toISOString(),
     },
     clock: systemClock,
+    seals: await readRecordSeals(config.keys.recordSecretFile),
     onMalformed,
     onNotice: (notice) => {
       log.warn({ reason: notice }, 'Redis and the registry do not agree yet');
     },
+    onPolicies: evictionLog(log),
+    preload: cache.preload ? preloadLog(cache.maxEntries, log) : undefined,
     ...redisOutageLog(log),
   });
+}
+
+/** Tells an operator which keys an outage of Redis would refuse. */
+function preloadLog(maxEntries: number, log: Logger): PreloadEvents {
+  return {
+    onFull: (seen) => {
+      log.warn(
+        { maxEntries, keys: seen },
+        'not every record fits into keyStore.cache.maxEntries: an outage of Redis refuses the keys that are not held',
+      );
+    },
+    onRefused: ({ message }) => {
+      log.warn(
+        { reason: message },
+        'Redis does not let records be read before they are asked for; its user lacks a right: an outage refuses the keys that are not held',
+      );
+    },
+  };
 }

@@ -12,3 +12,18 @@ export function redisOutageLog(log: Logger): OutageEvents {
     },
   };
 }
+
+/** Logs once that Redis is set to evict what must not be missing; again after it was set right. */
+export function evictionLog(log: Logger): (policies: readonly string[]) => void {
+  let told = '';
+  return (policies) => {
+    if (policies.length === 0) return; // not known yet
+    const wrong = policies.filter((policy) => policy !== 'noeviction').join(', ');
+    if (wrong !== '' && wrong !== told)
+      log.warn(
+        { maxmemoryPolicy: wrong },
+        'Redis may evict records or acknowledgements: set maxmemory-policy noeviction',
+      );
+    told = wrong;
+  };
+}

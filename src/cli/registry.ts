@@ -6,6 +6,7 @@ import { configNotes } from '../config/config-notes.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
 import { createLogger } from '../telemetry/logger.js';
 import { readPepper } from './read-pepper.js';
+import { readRecordSeals } from './read-record-seals.js';
 import { redisAddressOf } from './redis-address.js';
 import { redisOutageLog } from './redis-outage-log.js';
 import { runServer } from './run-server.js';
@@ -30,18 +31,17 @@ async function registry({ config: file }: { readonly config?: string }): Promise
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
+  const seals = await readRecordSeals(config.keys.recordSecretFile);
   // Here and not above: no other command needs SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   await runServer(config, log, async (closeLater) => {
     let running: RunningRegistry | null = null;
     const outageLog = redisOutageLog(log);
-    const store = openRecordsStore(address, redis.prefix, {
-      ...outageLog,
-      onFound: (lostForMilliseconds) => {
-        outageLog.onFound(lostForMilliseconds);
-        running?.storeFound();
-      },
-    });
+    const onFound = (lostForMilliseconds: number): void => {
+      outageLog.onFound(lostForMilliseconds);
+      running?.storeFound();
+    };
+    const store = openRecordsStore(address, redis.prefix, { ...outageLog, onFound }, seals);
     closeLater(() => store.close());
     const registry = await startRegistry({
       ...listen,

@@ -11,6 +11,24 @@ const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
  * @throws OperatorError when it cannot be read is too short, or has at an end what nobody sees
  */
 export async function readSecretFile(file: string, what: string): Promise<Buffer> {
+  return secretIn(file, what);
+}
+
+/**
+ * Reads a file with one secret or, while it is replaced by another one, two, each in a line of its own.
+ * @throws OperatorError as above; or when it has more lines, the same one twice, or one that is too short
+ */
+export async function readSecretLines(file: string, what: string, minBytes: number): Promise<readonly Buffer[]> {
+  const lines = (await secretIn(file, what)).toString('latin1').split(/\r?\n/);
+  if (lines.length > 2 || new Set(lines).size < lines.length)
+    throw new OperatorError(`${what} ${file} has to have one line, or two that differ.`);
+  const secrets = lines.map((line) => Buffer.from(line, 'latin1'));
+  if (secrets.some((secret) => secret.length < minBytes))
+    throw new OperatorError(`${what} ${file} has a line that is shorter than ${minBytes} bytes.`);
+  return secrets;
+}
+
+async function secretIn(file: string, what: string): Promise<Buffer> {
   const contents = await readOperatorFile(file, what, maxSecretBytes);
   const secret = Buffer.from(contents.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
   // Invisible in an editor, and part of the secret: what was made elsewhere of the same text would be another one.

@@ -1,7 +1,7 @@
 import type { Credential } from '../policy/facts.js';
 import type { IpAddress } from '../policy/ip-address.js';
 import type { Eventual } from './eventual.js';
-import type { CompiledKey, CompiledMerchant } from './records.js';
+import type { CompiledKey, CompiledMerchant, RecordProblem } from './records.js';
 
 /** How a record came to be known: just asked for, held and known to be true, or held while nothing can be heard. */
 export type RecordSource = 'store' | 'cache' | 'stale';
@@ -47,16 +47,37 @@ export interface Records {
   unavailableReason(): string | null;
   /** Why no traffic should come yet, though what is asked is answered; null where it may, as it may where there is no such thing. */
   startingReason?(): string | null;
-  /** What is held in memory; null where records are kept nowhere else. */
-  cacheFigures(): CacheFigures | null;
+  /** What is held in memory, and what could not be used; null where records are kept nowhere else. */
+  cacheFigures(): RecordFigures | null;
   close(): Promise<void>;
+}
+
+/** The records of a store in figures. */
+export interface RecordFigures extends CacheFigures {
+  /** How often one was read that could not be used, by what was wrong with it. */
+  readonly refused: Readonly<Record<RecordProblem, number>>;
 }
 
 /** A cache of records in figures: of those that are known, and of names that are known to have none. */
 export interface CacheFigures {
   readonly known: HeldFigures;
   readonly unknown: HeldFigures;
+  /** Null: nothing is read before it is asked for. */
+  readonly preload: PreloadFigures | null;
 }
+
+/** How far the records have been read that nobody has asked for yet. */
+export interface PreloadFigures {
+  /** `full`: not every record fits. `refused`: the store does not let them be read. */
+  readonly state: PreloadState;
+  readonly keys: number;
+  readonly merchants: number;
+  /** Keys of all environments that the newest look at the whole store came upon, so far. */
+  readonly seen: number;
+}
+
+export const preloadStates = ['loading', 'complete', 'full', 'refused'] as const;
+export type PreloadState = (typeof preloadStates)[number];
 
 /** One half of a cache. */
 export interface HeldFigures {

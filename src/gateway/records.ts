@@ -58,11 +58,20 @@ export type KeyRecord = Static<typeof keyRecordSchema>;
 /** What a key store holds under `mg:merchant:<merchantId>`. */
 export type MerchantRecord = Static<typeof merchantRecordSchema>;
 
+/**
+ * Why a record cannot be used: it does not say what a record must; it is a merchant's that is not there, although a key names it;
+ * it is not sealed, or not by a secret that is accepted, or not as what it stands for; or it is of a history that has ended.
+ */
+export type RecordProblem = 'malformed' | 'missing' | 'unsealed' | 'wrong_seal' | 'earlier_generation';
+
 /** A record that does not say what a record must. It is a store that cannot be asked, never an answer. */
 export class MalformedRecord extends Error {
-  constructor(message: string, options?: ErrorOptions) {
+  readonly reason: RecordProblem;
+
+  constructor(message: string, { reason = 'malformed', ...options }: ErrorOptions & { reason?: RecordProblem } = {}) {
     super(message, options);
     this.name = 'MalformedRecord';
+    this.reason = reason;
   }
 }
 
@@ -76,11 +85,11 @@ export function parseRecordText(text: string): unknown {
     return parseStrictJson(text);
   } catch (error) {
     if (!(error instanceof StrictJsonError)) throw error;
-    throw new MalformedRecord(recordProblems[error.problem]);
+    throw new MalformedRecord(jsonProblems[error.problem]);
   }
 }
 
-const recordProblems: Readonly<Record<JsonProblem, string>> = {
+const jsonProblems: Readonly<Record<JsonProblem, string>> = {
   invalid: 'the record is not JSON',
   'repeated-name': 'the record has a member more than once',
   'forbidden-name': 'the record has a member named __proto__',

@@ -1,4 +1,5 @@
-import type { CacheFigures, HeldFigures, KeyStore, TorExits, TraceExport } from '../gateway/ports.js';
+import { preloadStates } from '../gateway/ports.js';
+import type { HeldFigures, KeyStore, PreloadFigures, RecordFigures, TorExits, TraceExport } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
 import { refusedConnections } from './create-server.js';
@@ -10,7 +11,7 @@ import type { Upstream } from './upstream/upstream.js';
 /** The parts of a gateway that count by themselves. */
 interface MeasuredParts {
   readonly keyStore: KeyStore;
-  readonly recordCache: () => CacheFigures | null;
+  readonly recordCache: () => RecordFigures | null;
   readonly torExits: TorExits;
   readonly accessLog: LineSink;
   readonly traces: TraceExport | null;
@@ -42,6 +43,13 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
     'kind',
     ofCache(({ evictions }) => evictions),
   );
+  showPreload(metrics, () => recordCache()?.preload ?? null);
+  metrics.counterByWord(
+    'gateway_records_refused_total',
+    'Records that could not be used, by what was wrong; unsealed, wrong_seal, earlier_generation: somebody else may have written them.',
+    'reason',
+    () => ({ ...recordCache()?.refused }),
+  );
   metrics.counterByWord(
     'gateway_trace_spans_total',
     'Spans of requests that were chosen for a trace: exported, or dropped.',
@@ -49,6 +57,29 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
     () => ({ ...traces?.figures() }),
   );
   return metrics;
+}
+
+/** Shows how many of the keys that there are could be decided without Redis. */
+function showPreload(metrics: GatewayMetrics, preload: () => PreloadFigures | null): void {
+  metrics.gaugeByWord(
+    'gateway_record_preload_state',
+    'Processes by how far records have been read before they are asked for: loading, complete, full, or refused.',
+    'state',
+    () => {
+      const figures = preload();
+      if (figures === null) return {};
+      return Object.fromEntries(preloadStates.map((state) => [state, Number(state === figures.state)]));
+    },
+  );
+  metrics.gaugeByWord(
+    'gateway_record_preload_records',
+    'Keys and merchants held in memory, and keys of all environments that the newest look at the store came upon.',
+    'kind',
+    () => {
+      const figures = preload();
+      return figures === null ? {} : { keys: figures.keys, merchants: figures.merchants, seen: figures.seen };
+    },
+  );
 }
 
 /** Shows which certificates are in use, and whether those in the files could be. */

@@ -3,7 +3,7 @@ import { setImmediate, setTimeout as wait } from 'node:timers/promises';
 import type { Config } from '../config/schema.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
-import type { CacheFigures, CallerIdentity, Clock, GeoIp, KeyStore } from '../gateway/ports.js';
+import type { RecordFigures, CallerIdentity, Clock, GeoIp, KeyStore } from '../gateway/ports.js';
 import type { SharedRate, TorExits, TraceExport } from '../gateway/ports.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { LogSecret } from '../telemetry/chain.js';
@@ -33,7 +33,7 @@ import { WarmUp, type WarmUpEnd } from './warm-up.js';
 export interface GatewayPorts {
   readonly keyStore: KeyStore;
   /** What is held of the records in memory; null: nothing is. */
-  readonly recordCache: () => CacheFigures | null;
+  readonly recordCache: () => RecordFigures | null;
   readonly torExits: TorExits;
   /** null: there are no databases about addresses. */
   readonly geoIp: GeoIp | null;
@@ -159,7 +159,7 @@ export async function startGateway(
   const health = (): Health => ({
     problems: readiness.problems(),
     warnings: readiness.warnings(),
-    details: { torExits: ports.torExits.status() },
+    details: { torExits: ports.torExits.status(), records: ports.recordCache()?.preload },
   });
   const healthApp = createManagement({ health, metrics, identity: ports.identity });
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {

@@ -23,7 +23,10 @@ import { showRegistry } from './registry-metrics.js';
 export interface RegistryOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
-  readonly projector: Pick<Projector, 'changed' | 'nextPass' | 'hasProjected' | 'isFailing'>;
+  readonly projector: Pick<
+    Projector,
+    'changed' | 'nextPass' | 'hasProjected' | 'isFailing' | 'eviction' | 'repairFigures'
+  >;
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: (size: number) => Buffer;

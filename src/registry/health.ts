@@ -2,13 +2,14 @@ import type { WriteProbe } from '../database/write-probe.js';
 import { failure, success } from '../rest/envelope.js';
 import type { RestApp } from '../rest/rest-app.js';
 import { readHistory } from './projection/history.js';
+import type { Projector } from './projection/projector.js';
 import type { RegistryDatabase } from './registry-database.js';
 
 /** What readiness depends on. */
 export interface HealthSources {
   readonly database: RegistryDatabase;
   readonly writes: Pick<WriteProbe, 'problem'>;
-  readonly projector: { readonly isFailing: boolean; hasProjected(revision: number): Promise<boolean> };
+  readonly projector: Pick<Projector, 'isFailing' | 'hasProjected' | 'eviction'>;
 }
 
 /**
@@ -25,6 +26,9 @@ export function addHealth(app: RestApp, { database, writes, projector }: HealthS
     }
     const { revision } = await readHistory(database);
     const isCurrent = !projector.isFailing && (await projector.hasProjected(revision));
-    return success('Ready', { projection: isCurrent ? 'current' : 'behind' });
+    return success('Ready', {
+      projection: isCurrent ? 'current' : 'behind',
+      warnings: projector.eviction.warnings,
+    });
   });
 }

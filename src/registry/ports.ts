@@ -34,6 +34,19 @@ export interface StoreLook {
   readonly change: string | null;
   /** False where a part of the store was emptied, or went back. */
   readonly isWhole: boolean;
+  /**
+   * How the meta record is sealed: by the secret that seals now, by another one that is accepted too, by none of them, or not at
+   * all. Without a secret every seal is another one's.
+   */
+  readonly seal: 'current' | 'accepted' | 'other' | 'none';
+}
+
+/** What the servers of a store do when they are full, and how often they have done it. */
+export interface StoreMemory {
+  /** Theirs, without repetition (`maxmemory-policy`); none where they do not say. */
+  readonly policies: readonly string[];
+  /** How many records, or others, they have evicted since they started. */
+  readonly evictedKeys: number;
 }
 
 /** A gateway's acknowledgement, and what was heard of the gateway. */
@@ -45,6 +58,8 @@ export interface SeenGateway {
   readonly clockSkewMilliseconds: number | null;
   /** Null where none stands, or one that cannot be read. */
   readonly acknowledgement: GatewayAcknowledgement | null;
+  /** Whether a gateway that has the secret of records wrote it; false also where this process has none. */
+  readonly isSealed: boolean;
 }
 
 /** What a gateway acknowledges. What is undefined, a gateway of an earlier release does not say. */
@@ -74,6 +89,8 @@ export interface InactiveReport {
   readonly generation: string;
   readonly revision: number;
   readonly entries: readonly StoreEntry[];
+  /** Whether a gateway that has the secret of records wrote it; false also where this process has none. */
+  readonly isSealed: boolean;
 }
 
 /** The gateways at one moment. */
@@ -82,6 +99,8 @@ export interface SeenGateways {
   readonly epoch: number;
   /** The generation of a store whose meta record names its servers; null where it does not. */
   readonly generation: string | null;
+  /** Whether that record is sealed by a secret that is accepted. */
+  readonly isSealed: boolean;
   /** Whether every notice has been heard that was sent before the question. */
   readonly isHearing: boolean;
   readonly gateways: readonly SeenGateway[];
@@ -98,6 +117,42 @@ export interface GatewayGrant {
   readonly lifetimeMilliseconds: number;
 }
 
+/** A record that is not stored as it should be. */
+export interface Difference {
+  readonly name: string;
+  /** What it should be; null: the database does not know the name. */
+  readonly value: object | null;
+  readonly isStored: boolean;
+  /** What is stored; null where that is nothing, or not a JSON object. */
+  readonly stored: object | null;
+  /** The digest of what is stored. */
+  readonly digest: string;
+}
+
+/** Records that somebody may have changed. */
+export interface ChangedRecords {
+  readonly names: readonly string[];
+  /** There may have been others: notices were lost, or were too many. */
+  readonly isIncomplete: boolean;
+}
+
+/** The records of a store, as the registry watches them for changes that it did not make. */
+export interface WatchedRecords {
+  /** Takes records that somebody else may have changed. Changes are looked at from the first call on, until `rest()` or a loss of notices. */
+  take(most: number): ChangedRecords;
+  /** Settles when there was next something to take. */
+  next(): Promise<void>;
+  /** Looks at no changes until `take()` is called again: another registry writes. */
+  rest(): void;
+  /** Which of these records are stored otherwise than as of a generation, and the store's epoch after every notice of it was heard. */
+  compare(
+    entries: readonly StoreEntry[],
+    generation: string,
+  ): Promise<{ readonly epoch: number; readonly differences: readonly Difference[] }>;
+  /** Stores the values of such records. Rejected, on one server, where another registry writes by now. */
+  repair(differences: readonly Difference[], generation: string): Promise<void>;
+}
+
 /**
  * The store that gateways read, as the registry writes it. Each promise settles within the adapter's own time limit, and
  * is rejected where the store cannot be asked; a write that is rejected may still have happened.
@@ -105,21 +160,28 @@ export interface GatewayGrant {
 export interface RecordsStore {
   /** Whether the gateway that reads the store ends with this process, and holds nothing: nobody can then have been forgotten. */
   readonly endsWithProcess: boolean;
+  /** Names of the secrets that records are sealed with, which say nothing about them: the first seals, all are accepted. None: nothing is sealed. */
+  readonly sealIds: readonly string[];
   /** Whether another server can take this one's place without the registry. */
   readonly canFailOver: boolean;
+  /** Null where nobody else can write to the store. */
+  readonly watched: WatchedRecords | null;
   /** Rejected, where sentinels or the masters of a Cluster are to name the server, while a majority does not name this one. */
   look(): Promise<StoreLook>;
+  /** What it does when it is full; null for a store that is never. */
+  memory(): Promise<StoreMemory | null>;
   /** Begins to write. What another process has begun ends by that, on one server: it publishes nothing more. */
   begin(): Promise<void>;
   /**
    * Writes all of them or, where it is rejected, perhaps some. An adapter splits what is too much for one command. What the
    * store holds of a later change stays.
    * @param change the revision of the newest change among them
+   * @param generation the history that they are of
    * @returns the highest revision of a record that stayed; 0 where none did
    */
-  write(entries: readonly StoreEntry[], change: number): Promise<number>;
+  write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number>;
   /** The same for records that are written anew, and have not changed. @param revision up to which they replace what is there */
-  rewrite(entries: readonly StoreEntry[], revision: number): Promise<number>;
+  rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number>;
   /**
    * Tells gateways that every record up to this change is written, which they then acknowledge. Rejected, on one server, where it
    * is not the one, or lacks some of what was written, since `begin()`: another may have taken its place. Rejected, in a Cluster,

@@ -3,11 +3,12 @@ import type { ApiMetrics } from '../rest/api-metrics.js';
 import { knownGateways, type GatewaySources } from './gateways/known-gateways.js';
 import { readHistory } from './projection/history.js';
 import { oldestWaiting } from './projection/outbox.js';
+import type { Projector } from './projection/projector.js';
 
 /** What the figures are taken from. */
 export interface RegistryFigures extends GatewaySources {
   readonly writes: Pick<WriteProbe, 'problem'>;
-  readonly projector: { readonly isFailing: boolean };
+  readonly projector: Pick<Projector, 'isFailing' | 'eviction' | 'repairFigures'>;
 }
 
 /** Shows how far changes have come: into the database, into the store of the gateways, and to the gateways. */
@@ -31,6 +32,16 @@ export function showRegistry(metrics: ApiMetrics, { writes, projector, ...source
     'registry_projection_failing',
     '1 while this process cannot write to the store of the gateways, 0 while it can, or need not.',
     () => Number(projector.isFailing),
+  );
+  metrics.gauge(
+    'registry_redis_evicted_keys',
+    'Records, or others, that Redis has evicted since it started; NaN where it was not reached.',
+    () => projector.eviction.evictedKeys ?? NaN,
+  );
+  metrics.gauge(
+    'registry_redis_may_evict',
+    '1 while Redis is set to evict records, or what gateways write there, when it is full; 0 while it is not.',
+    () => Number(projector.eviction.warnings.length > 0),
   );
   metrics.gauge(
     'registry_gateways',
@@ -57,5 +68,20 @@ export function showRegistry(metrics: ApiMetrics, { writes, projector, ...source
       const acknowledged = (await knownGateways(sources)).gateways.map(({ revision }) => revision ?? 0);
       return acknowledged.length === 0 ? NaN : Math.min(...acknowledged);
     },
+  );
+  metrics.counter(
+    'registry_records_repaired_total',
+    'Records in the store of the gateways that this process found not to be what the database says, and wrote anew.',
+    () => [...projector.repairFigures.repaired].map(([cause, value]) => ({ labels: { cause }, value })),
+  );
+  metrics.counter(
+    'registry_records_compared_total',
+    'Records in the store of the gateways that this process compared with the database.',
+    () => [{ labels: {}, value: projector.repairFigures.compared }],
+  );
+  metrics.gauge(
+    'registry_records_all_compared_timestamp_seconds',
+    'When this process last had compared every record with the database; NaN where it never had.',
+    () => (projector.repairFigures.sweptAt ?? NaN) / 1_000,
   );
 }

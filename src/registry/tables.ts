@@ -69,6 +69,10 @@ interface RevisionRow {
   /** The newest change that was published in this generation. */
   published_revision: Generated<number>;
   published_change: Generated<string | null>;
+  /** The names of the secrets that every record is sealed with, one of them, apart by commas; null: some may be unsealed. */
+  sealed_by: Generated<string | null>;
+  /** The published change for which that holds: an earlier release publishes, and seals nothing. */
+  sealed_change: Generated<string | null>;
 }
 
 /** The roster: a gateway that may use what it holds. */
@@ -83,6 +87,8 @@ interface GatewayRow {
   lifetime_milliseconds: number;
   /** The change that put it here. */
   revision: number;
+  /** 1 where it was seen to seal what it acknowledges: then nothing else is believed of it. */
+  seals: Generated<number>;
 }
 
 /** A history that this database had before, and whose records a store may still have. */

@@ -62,6 +62,22 @@ export class ApiMetrics {
     });
   }
 
+  /** Adds a counter whose values are asked for whenever the metrics are. */
+  counter<Label extends string>(
+    name: string,
+    help: string,
+    values: () => readonly { readonly labels: Readonly<Record<Label, string>>; readonly value: number }[],
+  ): void {
+    const labelNames = Object.keys(values()[0]?.labels ?? {});
+    new Counter({
+      ...{ name, help, labelNames, registers: [this.#registry] },
+      collect() {
+        this.reset();
+        for (const { labels, value } of values()) this.inc(labels, value);
+      },
+    });
+  }
+
   /** Whoever asks meanwhile gets the same: nobody needs a token, and each time the database is asked. */
   #read(): Promise<string> {
     this.#underWay ??= this.#registry.metrics().finally(() => {

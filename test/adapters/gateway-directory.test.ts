@@ -15,7 +15,7 @@ function start() {
       yield* [...stored.keys()];
     },
     read: (names: readonly string[]) =>
-      Promise.resolve({ generation: 'g', texts: names.map((name) => stored.get(name) ?? null) }),
+      Promise.resolve({ generation: 'g', isSealed: false, texts: names.map((name) => stored.get(name) ?? null) }),
   };
   const directory = new GatewayDirectory(
     source,

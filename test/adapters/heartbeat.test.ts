@@ -18,6 +18,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
         return store.hearing;
       },
       epoch: 0,
+      policies: [],
       partLost: null,
       readState: () => store.answer(),
       servers: null,

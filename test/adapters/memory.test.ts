@@ -173,14 +173,16 @@ t.test('a registry in the same process writes the records that its gateway reads
   t.match(records, own, 'nobody can have been forgotten, and no other server takes its place');
   const look = await registry.look();
   const { servers } = look;
-  t.same(look, { epoch: 0, servers, replicas: 0, isWhole: true, meta: null, revision: 0, change: null });
+  t.same(look, {
+    ...{ epoch: 0, servers, replicas: 0, isWhole: true, meta: null, seal: 'none', revision: 0, change: null },
+  });
   t.equal(servers.length, 1, 'a server with a name: a registry waits for one that has none');
   t.match(await registry.gateways([]), { generation: null, isHearing: true, gateways: [{ instanceId: 'here' }] });
 
   await registry.begin();
   const entries = Object.entries(seededRecords).filter(([name]) => /^mg:(key|merchant):/.test(name));
   const written = entries.map(([name, value]) => ({ name: name.slice('mg:'.length), value: value as object }));
-  t.equal(await registry.rewrite(written, 4), 0, 'nothing of a later change stays');
+  t.equal(await registry.rewrite(written, 4, 'g'), 0, 'nothing of a later change stays');
   t.match(records.unavailableReason(), /not seeded/, 'it is not complete');
   await registry.complete({ ...meta, servers: [...servers] }, { revision: 4, change: 'fourth' });
   t.equal(records.unavailableReason(), null);
@@ -202,7 +204,7 @@ t.test('a registry in the same process writes the records that its gateway reads
       .filter((name) => name.startsWith('key:'))
       .toSorted(),
   );
-  t.equal(await registry.write([{ name: `key:${seededId}`, value: null }], 5), 0);
+  t.equal(await registry.write([{ name: `key:${seededId}`, value: null }], 5, 'g'), 0);
   t.match(records.key(seededId), { record: null }, 'the gateway reads it as it is written');
   await registry.publish({ revision: 5, change: 'fifth' });
   t.match(await registry.look(), { meta, revision: 5, change: 'fifth' });
@@ -219,6 +221,7 @@ t.test('records in memory that no gateway reads have no gateway', async (t) => {
   t.same(await registry.gateways(['gone']), {
     epoch: 0,
     generation: 'g',
+    isSealed: false,
     isHearing: true,
     hasReports: false,
     gateways: [],

@@ -52,18 +52,18 @@ t.test(
     t.match(await store.look(), { meta: { ...meta, servers, replicas: 0 }, revision: 8, change: 'eighth' });
     t.equal(await client.get('a*[b]:change'), '8:eighth');
     const many = Array.from({ length: 1234 }, (_, index) => ({ name: `key:${index}`, value: { index } }));
-    await store.write([...many, { name: 'merchant:m', value: { name: 'x' } }], 8);
-    await store.write([{ name: 'key:0', value: null }], 9);
-    t.equal(await client.get('a*[b]:key:1'), '{"index":1}');
+    await store.write([...many, { name: 'merchant:m', value: { name: 'x' } }], 8, 'g');
+    await store.write([{ name: 'key:0', value: null }], 9, 'g');
+    t.equal(await client.get('a*[b]:key:1'), '{"index":1,"generation":"g"}');
     t.equal(await client.get('a*[b]:key:0'), null);
     await client.set('a*[b]:key:damaged', '{');
     await client.rpush('a*[b]:key:list', 'x');
     t.same(await store.read(['key:1', 'key:0', 'key:damaged', 'key:list', 'merchant:m']), [
-      { name: 'key:1', value: { index: 1 } },
+      { name: 'key:1', value: { index: 1, generation: 'g' } },
       { name: 'key:0', value: null },
       { name: 'key:damaged', value: null },
       { name: 'key:list', value: null },
-      { name: 'merchant:m', value: { name: 'x' } },
+      { name: 'merchant:m', value: { name: 'x', generation: 'g' } },
     ]);
     await client.del('a*[b]:key:damaged', 'a*[b]:key:list');
     await client.set('axb:key:foreign', '1');
@@ -324,14 +324,14 @@ t.test('a write that Redis refuses is a failure, not a success', { skip: without
   const position = { revision: 1, change: 'a' };
   await t.rejects(store.publish(position), /OOM/);
   await t.rejects(store.complete(meta, position), /OOM/);
-  await t.rejects(store.write([{ name: 'key:1', value: { a: 1 } }], 1), /OOM/);
+  await t.rejects(store.write([{ name: 'key:1', value: { a: 1 } }], 1, 'g'), /OOM/);
   await t.rejects(store.grant([{ instanceId: 'a', generation: 'g', beat: 1, lifetimeMilliseconds: 1 }]), /OOM/);
   await t.rejects(store.begin(), /OOM/);
   await server.kill();
   await t.rejects(store.look());
   await t.rejects(store.gateways([]));
   await t.rejects(store.removeGateways(['a']));
-  await t.rejects(store.write([{ name: 'key:1', value: null }], 1));
+  await t.rejects(store.write([{ name: 'key:1', value: null }], 1, 'g'));
 });
 
 t.test('a server whose user may not ask for its name names none', { skip: withoutRedis }, async (t) => {

@@ -38,6 +38,8 @@ export interface Deployment {
   readonly accessLogFile: string;
   file(name: string): string;
   admin(method: string, target: string, body?: object): Promise<AdminAnswer>;
+  /** What the registry tells Prometheus. */
+  metrics(): Promise<string>;
   startGateway(): Promise<GatewayProcess>;
   /** Runs `merchant-gateway` with these arguments against the registry, and gives what it printed. */
   run(...args: string[]): Promise<string>;
@@ -65,7 +67,12 @@ export class Teardowns {
 /** Starts everything but gateways, on free ports of the loopback address. */
 export async function startDeployment(
   t: Teardowns,
-  options: { readonly databaseUrl?: string | undefined; readonly store?: RunningStore } = {},
+  options: {
+    readonly databaseUrl?: string | undefined;
+    readonly store?: RunningStore;
+    /** Whether records are sealed. */
+    readonly recordSecret?: boolean;
+  } = {},
 ): Promise<Deployment> {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-bench-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));
@@ -87,6 +94,7 @@ export async function startDeployment(
     writeFile(file('cert.txt'), cert),
     writeFile(file('key.txt'), key),
     writeFile(file('token.txt'), token),
+    writeFile(file('record-secret.txt'), randomBytes(32).toString('hex')),
   ]);
   const configFile = file('config.yaml');
   await writeFile(
@@ -95,6 +103,7 @@ export async function startDeployment(
   https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
   http: null
   management: null
+${options.recordSecret === true ? `keys: { recordSecretFile: ${file('record-secret.txt')} }` : ''}
 throttle: { enabled: false }
 torExits: { enabled: false }
 accessLog: { destination: ${file('access.log')} }
@@ -157,6 +166,7 @@ log: { level: info }
       if (!response.ok) throw new Error(`${method} ${target}: ${response.status} ${message}`);
       return { status: response.status, data };
     },
+    metrics: async () => (await fetch(`${registry.match}/metrics`)).text(),
     async startGateway() {
       const { child, match } = await start(
         'gateway',

@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import t from 'tap';
@@ -14,6 +15,7 @@ import { explainRequest } from '../../src/http/explain-request.js';
 import { createRouteTable } from '../../src/http/routes.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { denials } from '../../src/policy/denials.js';
+import { Seals } from '../../src/adapters/redis/seal.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import {
   ask,
@@ -337,4 +339,27 @@ t.test('records are found in Redis, where gateways find them', { skip: withoutRe
   t.same(left, [], 'and no gateway appears');
   await server.kill();
   t.match(await explain(...args, '--key-id', 'key_l'), { status: 1, err: /^Redis at redis:.* cannot be asked/ });
+});
+
+t.test('with the secret of records it says whether they are sealed', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const secret = 'a secret of the tests, which is long enough';
+  const keyStore = { kind: 'redis', redis: { url: server.url, prefix: 'x:' } };
+  const recordSecretFile = path.join(path.dirname(configOf(t)), 'secret');
+  const file = configOf(t, { keyStore, keys: { recordSecretFile } });
+  writeFileSync(recordSecretFile, secret);
+  const seals = new Seals([Buffer.from(secret)]);
+  for (const [name, record] of Object.entries(records())) {
+    const full = name.replace('mg:', 'x:');
+    await server.client.set(full, seals.seal(full, JSON.stringify(record)));
+  }
+  const args = ['--config', file, '--address', '192.0.2.1', '--path', '/v1/payouts', '--key-id', 'key_l'];
+  const proven = await explain(...args);
+  t.match(proven.out, /^seals +the records are sealed, and so is mg:meta$/m);
+  t.match(proven.out, 'Verdict: origin_not_allowed, 401');
+  t.match(JSON.parse((await explain(...args, '--json')).out), { seals: { proven: true, problem: null } });
+  await server.client.set('x:merchant:m_l', JSON.stringify(records()['mg:merchant:m_l']));
+  const forged = await explain(...args);
+  t.match(forged.out, /^seals +x:merchant:m_l: the record is not sealed$/m);
+  t.match(forged.out, 'Verdict: key_store_unavailable, 503');
 });

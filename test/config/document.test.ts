@@ -110,7 +110,7 @@ t.test('config check for a command fails where that one would not start, and for
   });
   const check = (file: string, command: string): string =>
     run(['check', '--config', join(directory, file), '--for', command]).err;
-  t.equal(check('gateway.yaml', 'gateway'), '');
+  t.match(check('gateway.yaml', 'gateway'), /^Note:\n {2}keyStore\.cache\.maxEntries: .*\n$/, 'nothing but a note');
   t.equal(check('registry.yaml', 'registry'), '', 'what the gateway would need is not told');
   t.equal(check('gateway.yaml', 'services'), '');
   t.match(
@@ -141,6 +141,22 @@ t.test('config check notes where a gateway that is left with a former master cou
   t.equal(check('redis: { cluster: ["r:6379"] }'), '');
   t.equal(check('kind: memory, memory: { recordsFile: r.json }'), '');
   t.equal(check('', 'services'), '');
+  t.end();
+});
+
+t.test('config check prints what memory the records take that a gateway holds', (t) => {
+  const directory = t.testdir({ 'g.yaml': '' });
+  const check = (cache: string, kind = 'redis'): string => {
+    const store = `keyStore: { kind: ${kind}, memory: { recordsFile: r.json }, redis: { replicas: 0 }, cache: { ${cache} } }\n`;
+    writeFileSync(join(directory, 'g.yaml'), `listen: { https: { certFile: a, keyFile: b } }\n${store}`);
+    return run(['check', '--config', join(directory, 'g.yaml'), '--for', 'gateway']).err;
+  };
+  t.match(
+    check(''),
+    / 100000 keys take about 61 MiB of memory, .* 93 MiB; all of its environment are read when it starts/,
+  );
+  t.match(check('maxEntries: 1000000, preload: false'), / 1000000 keys take about 601 MiB .* when it is asked for\n$/);
+  t.equal(check('', 'memory'), '');
   t.end();
 });
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { readSecretFile } from '../../src/config/secret-file.js';
+import { readSecretFile, readSecretLines } from '../../src/config/secret-file.js';
 
 t.test('a secret is what stands in its file, without one line end', async (t) => {
   const secret = 'a secret of the tests alone';
@@ -22,4 +22,19 @@ t.test('a secret is what stands in its file, without one line end', async (t) =>
   for (const end of ['\n\n', '\r\n\r\n', '\n\n\n'])
     await t.rejects(read(`${secret}${end}`), /^The pepper .* ends with several line ends: leave at most one\.$/);
   await t.rejects(read(`\ufeff${secret}\n`), /^The pepper .* begins with a byte order mark: save it as plain text/);
+});
+
+t.test('a secret that is being replaced has a file of two lines', async (t) => {
+  const [one, two] = ['1'.repeat(32), '2'.repeat(32)];
+  const read = async (contents: string): Promise<string[]> => {
+    const lines = await readSecretLines(`${t.testdir({ secret: contents })}/secret`, 'The secret of records', 32);
+    return lines.map(String);
+  };
+  for (const end of ['', '\n', '\r\n']) t.same(await read(`${one}${end}`), [one]);
+  t.same(await read(`${one}\n${two}\n`), [one, two], 'the first one comes first');
+  t.same(await read(`${two}\r\n${one}`), [two, one]);
+  for (const contents of [`${one}\n${one}`, `${one}\n${two}\n${'3'.repeat(32)}`])
+    await t.rejects(read(contents), /^The secret of records .* has to have one line, or two that differ\.$/);
+  for (const contents of [one.slice(1), `${one}\n${two.slice(1)}`, `${one}\n\n${two}`.slice(0, 40)])
+    await t.rejects(read(contents), /(shorter than 32 bytes|one line, or two)/);
 });

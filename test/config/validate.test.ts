@@ -69,7 +69,9 @@ t.test('each option of the contract is there, with its default', (t) => {
     'keyStore.cache.unknownMaxEntries = 100000',
     'keyStore.cache.unknownMaxAgeSeconds = 5',
     'keyStore.cache.maxStaleSeconds = 30',
+    'keyStore.cache.preload = true',
     'keys.pepperFile = null',
+    'keys.recordSecretFile = null',
     'torExits.enabled = true',
     'torExits.sources = ["https://check.torproject.org/torbulkexitlist"]',
     'torExits.sources.* = undefined',
@@ -226,7 +228,7 @@ t.test('a value of another form is refused with what is expected', (t) => {
     ['__proto__: {}', '__proto__: is not an option'],
     ['constructor: {}', 'constructor: is not an option'],
     ['keyStore: { memory: { recordFile: x } }', 'recordFile: is not an option; did you mean recordsFile?'],
-    ['keys: { salt: x }', 'keys.salt: is not an option; expected one of pepperFile'],
+    ['keys: { salt: x }', 'keys.salt: is not an option; expected one of pepperFile, recordSecretFile'],
   ];
   for (const [text, expected] of cases) {
     const problems = problemsOf({ text });

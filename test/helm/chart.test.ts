@@ -148,6 +148,31 @@ t.test('nothing secret is in an object: secrets are references to Secrets', (t) 
   t.end();
 });
 
+t.test('the chart makes the secret of records where it is told to, for registry and gateways', (t) => {
+  const secrets = { recordSecret: { create: true } };
+  const manifests = manifestsIn(render('both-environments', { secrets }));
+  const [made, ...others] = manifests.filter(({ kind }) => kind === 'Secret') as (Manifest & {
+    data: Record<string, string>;
+    immutable: boolean;
+  })[];
+  t.same(others, []);
+  t.equal(Buffer.from(made?.data['record-secret'] ?? '', 'base64').length, 64);
+  t.match(made, { immutable: true, metadata: { annotations: { 'helm.sh/resource-policy': 'keep' } } });
+  const mounted = podsOf(manifests).filter(({ spec }) =>
+    JSON.stringify(spec.volumes ?? []).includes(made?.metadata.name ?? '-'),
+  );
+  t.ok(mounted.length >= 2, 'gateways and registry have it');
+  const own = manifestsIn(
+    render('both-environments', { secrets: { recordSecret: { create: true, existingSecret: 'mine' } } }),
+  );
+  t.notOk(
+    own.some(({ kind }) => kind === 'Secret'),
+    'one of the operator counts',
+  );
+  t.match(JSON.stringify(own), /recordSecretFile: \/etc\/merchant-gateway\/secrets\/recordSecret\/record-secret/);
+  t.end();
+});
+
 t.test('a pod is given its drain: what it takes before it is told, while it drains and after', (t) => {
   const [deployment] = deploymentsOf('both-environments').filter(({ metadata }) => metadata.name.endsWith('-live'));
   const spec = deployment?.spec.template.spec;

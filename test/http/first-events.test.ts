@@ -17,11 +17,14 @@ t.test(
     t.same(
       rules.map(({ alert }) => alert),
       [
+        'GatewayRecordsForged',
         'GatewayAccessLogLinesLost',
         'GatewayAccessLogShared',
         'GatewayInternalErrors',
         'GatewayUpstreamOutOfStep',
         'GatewayKeysExposed',
+        'RegistryRecordsForged',
+        'RegistryRecordsMissing',
         'RegistryTokenRefused',
       ],
     );

@@ -216,10 +216,9 @@ t.test('what has begun is answered before the registry ends', async (t) => {
 t.test('a start that fails says why, and leaves nothing open', async (t) => {
   const time = new ManualTime();
   const directory = t.testdir({ token, short: 'x'.repeat(31), spaced: `${token} ${token}`, empty: '' });
-  const store = new MemoryRecordsStore();
   const options = { host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', tokenFile: `${directory}/token` };
   const start = (changes: object) =>
-    startRegistry({ ...options, ...parts, ...changes, store, clock: time, timers: time });
+    startRegistry({ ...options, ...parts, ...changes, store: new MemoryRecordsStore(), clock: time, timers: time });
   const registry = await start({});
   t.teardown(() => registry.close());
   await until(() => time.untilNext !== null);

@@ -217,7 +217,7 @@ onEachDatabase('events are paged and found by merchant, key, action and time', a
   }
   // An empty list would say that nobody ever did it.
   const message =
-    /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported, .*key\.lifted$/;
+    /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported, .*key\.lifted, record\.forged$/;
   t.match(await call('GET', '/events?action=key.revoke'), { status: 422, body: { message } });
 });
 

@@ -8,6 +8,8 @@ import type {
   StoredMeta,
   StoreEntry,
   StoreLook,
+  StoreMemory,
+  WatchedRecords,
 } from '../../src/registry/ports.js';
 
 /** What the registry asks of a store. */
@@ -27,12 +29,18 @@ export interface TestGateway {
   readonly leaving: boolean;
   /** That of the store's meta record where it is undefined; null: that of an earlier release, which names none. */
   readonly generation?: string | null;
+  /** Whether what it acknowledges is sealed. */
+  readonly isSealed?: boolean;
 }
 
 /** A store in memory that can fail at any point, and whose gateways acknowledge at once. */
 export class MemoryRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
   canFailOver = false;
+  watched: WatchedRecords | null = null;
+  /** The names of the secrets that it seals with; how its meta record is sealed. */
+  sealIds: readonly string[] = [];
+  seal: StoreLook['seal'] = 'none';
   /** The run id of the server. */
   server = 'run-1';
   epoch = 0;
@@ -52,13 +60,20 @@ export class MemoryRecordsStore implements RecordsStore {
   look(): Promise<StoreLook> {
     return this.#do('look', () => ({
       ...{ epoch: this.epoch, servers: [this.server], replicas: this.replicas, isWhole: this.whole },
-      ...{ meta: this.meta, revision: this.revision, change: this.change },
+      ...{ meta: this.meta, revision: this.revision, change: this.change, seal: this.seal },
     }));
+  }
+
+  held: StoreMemory = { policies: ['noeviction'], evictedKeys: 0 };
+
+  memory(): Promise<StoreMemory> {
+    return Promise.resolve(this.held);
   }
 
   complete(meta: MetaRecord, position: Position): Promise<void> {
     return this.#do('complete', () => {
       this.meta = meta;
+      this.seal = this.sealIds.length === 0 ? 'none' : 'current';
       this.#publish(position);
     });
   }
@@ -116,10 +131,10 @@ export class MemoryRecordsStore implements RecordsStore {
       const gone = roster.filter((id) => this.live.every(({ instanceId }) => instanceId !== id));
       return {
         ...{ epoch: this.epoch, generation: isNamed ? (own ?? null) : null, isHearing: true },
-        hasReports: this.inactive.length > 0,
+        ...{ hasReports: this.inactive.length > 0, isSealed: this.seal === 'current' },
         gateways: [
-          ...this.live.map(({ instanceId, silentMilliseconds, generation = own, ...rest }) => ({
-            ...{ instanceId, silentMilliseconds, clockSkewMilliseconds: null },
+          ...this.live.map(({ instanceId, silentMilliseconds, isSealed = false, generation = own, ...rest }) => ({
+            ...{ instanceId, silentMilliseconds, clockSkewMilliseconds: null, isSealed },
             acknowledgement: {
               ...rest,
               generation: generation ?? undefined,
@@ -127,7 +142,7 @@ export class MemoryRecordsStore implements RecordsStore {
             },
           })),
           ...gone.map((instanceId) => ({
-            ...{ instanceId, clockSkewMilliseconds: null, acknowledgement: null },
+            ...{ instanceId, clockSkewMilliseconds: null, acknowledgement: null, isSealed: false },
             silentMilliseconds: this.silence,
           })),
         ],

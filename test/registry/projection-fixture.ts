@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Test } from 'tap';
 import { openSession } from '../../src/database/session/database-session.js';
+import type { Logger } from '../../src/registry/ports.js';
 import { Projection } from '../../src/registry/projection/projection.js';
 import { Projector } from '../../src/registry/projection/projector.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
@@ -45,7 +46,8 @@ export async function projectionFixture(t: Test, url: string) {
       confirm: () => Promise.reject(new Error('nobody waits here')),
       revision: async () => (await database.selectFrom('revision').select('value').executeTakeFirstOrThrow()).value,
     },
-    projection: (holder: string, session = withoutLock): Projection => new Projection({ ...parts, holder, session }),
+    projection: (holder: string, session = withoutLock, logger?: Logger): Projection =>
+      new Projection({ ...parts, holder, session, logger }),
     /** One with a session of its own, as a process has it. */
     projectorOn: (holder: string): Projector => {
       const session = openSession({ url }, () => {

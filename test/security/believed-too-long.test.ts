@@ -33,6 +33,7 @@ function setUp(t: Test) {
       get epoch() {
         return store.epoch;
       },
+      policies: [],
       partLost: null,
       readState: async () => {
         await store.onRead();

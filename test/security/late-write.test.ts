@@ -46,7 +46,7 @@ for (const [what, start] of Object.entries(places)) {
     await until(async () => (await store.look()).meta === null, 'the store can be asked');
     await store.begin();
     const write = (status: string, revision: number, change: number) =>
-      store.write([{ name: 'key:1', value: { status, revision } }], change);
+      store.write([{ name: 'key:1', value: { status, revision } }], change, 'g');
     const status = async (): Promise<unknown> => (JSON.parse((await read()) ?? '{}') as { status?: string }).status;
 
     await write('ACTIVE', 5, 5);
@@ -57,7 +57,8 @@ for (const [what, start] of Object.entries(places)) {
     t.equal(await status(), 'REVOKED AGAIN', 'a later change of a record that stays as it is');
     await write('PUT BACK', 12, 9);
     t.equal(await status(), 'PUT BACK', 'what is written once more under the number that it was put back with');
-    const rewrite = (value: object | null, revision: number) => store.rewrite([{ name: 'key:1', value }], revision);
+    const rewrite = (value: object | null, revision: number) =>
+      store.rewrite([{ name: 'key:1', value }], revision, 'g');
     t.equal(await rewrite({ status: 'AS IT WAS', revision: 3 }, 11), 12);
     t.equal(await rewrite(null, 11), 12);
     t.equal(await status(), 'PUT BACK', 'a page of everything that arrives when the key was changed again');
@@ -81,9 +82,9 @@ for (const [what, start] of Object.entries(places)) {
     await makeHash();
     await write('WHOLE', 10, 10);
     t.equal(await status(), 'WHOLE', 'what is no text');
-    await store.write([{ name: 'key:1', value: null }], 9);
+    await store.write([{ name: 'key:1', value: null }], 9, 'g');
     t.not(await read(), null, 'a removal that arrives late');
-    await store.write([{ name: 'key:1', value: null }], 11);
+    await store.write([{ name: 'key:1', value: null }], 11, 'g');
     t.equal(await read(), null);
   });
 }

@@ -119,11 +119,11 @@ t.test(
   async (t) => {
     const { client, store } = await start(t);
     await store.begin();
-    await store.write([{ name: 'key:1', value: { revision: 1 } }], 1);
+    await store.write([{ name: 'key:1', value: { revision: 1 } }], 1, 'g');
     await store.publish({ revision: 1, change: 'a' });
     await client.set('mg:writer', 'another:0');
     await t.rejects(store.publish({ revision: 2, change: 'b' }), /not the one/);
-    await t.rejects(store.write([{ name: 'key:1', value: { revision: 2 } }], 2), /not the one/);
+    await t.rejects(store.write([{ name: 'key:1', value: { revision: 2 } }], 2, 'g'), /not the one/);
     t.equal((await store.look()).revision, 1);
     await store.begin();
     await store.publish({ revision: 2, change: 'b' });

@@ -136,7 +136,7 @@ async function restoredBesideEmptyStore(t: Parameters<typeof projectionFixture>[
   const common = { merchantId: id, revision: 9 };
   const lists = { ipAllowlist: null, originAllowlist: null };
   const report: InactiveReport = {
-    ...{ name: 'inactive:g:0', instanceId: 'g', generation, revision: 9 },
+    ...{ name: 'inactive:g:0', instanceId: 'g', generation, revision: 9, isSealed: false },
     entries: [
       { name: `merchant:${id}`, value: { ...common, ...lists, name: '', status: 'ACTIVE', goLive: false } },
       {

@@ -20,6 +20,8 @@ export interface DeploymentOptions {
   /** Two need PostgreSQL. */
   readonly registries: number;
   readonly maxStaleSeconds: number;
+  /** Left out: as the product does by default. */
+  readonly preload?: boolean;
   /** The built product: a folder `dist`. */
   readonly dist: string;
 }
@@ -159,6 +161,7 @@ export async function startDeployment(t: Teardown, history: History, options: De
   const tokenFile = path.join(directory, 'token.txt');
   await writeFile(tokenFile, token);
 
+  const preload = options.preload === undefined ? '' : `preload: ${options.preload}, `;
   async function startParty(command: 'registry' | 'gateway', number: number): Promise<Party> {
     const name = `${command}-${number}`;
     const network = await Network.open(t, store.reachable);
@@ -170,7 +173,7 @@ trustedProxies: ["127.0.0.1/32"]
 throttle: { enabled: false }
 torExits: { enabled: false }
 accessLog: { destination: ${path.join(directory, `${name}.log`)} }
-keyStore: { redis: { ${store.configOf(network)} }, cache: { maxStaleSeconds: ${options.maxStaleSeconds} } }
+keyStore: { redis: { ${store.configOf(network)} }, cache: { ${preload}maxStaleSeconds: ${options.maxStaleSeconds} } }
 registry: { listen: { port: 0 }, database: { url: "${database.url}" }, tokenFile: ${tokenFile} }
 upstreams: { transactions: { url: "http://127.0.0.1:${upstream}" } }
 routes: [{ path: /transactions, upstream: transactions, resource: transactions }]

@@ -26,14 +26,14 @@ export const mutations: readonly Mutation[] = [
   {
     what: 'a gateway keeps the record of a key when it hears of a change',
     file: gateway,
-    from: 'this.#keys.drop(this.#names.lookupIdsOf(names));',
+    from: 'this.#keys.drop(lookupIds);',
     to: '',
     options: ['--faults', 'delay'],
   },
   {
     what: 'a gateway keeps the record of a merchant when it hears of a change',
     file: gateway,
-    from: 'this.#merchants.drop(this.#names.merchantIdsOf(names));',
+    from: 'this.#merchants.drop(merchantIds);',
     to: '',
     options: ['--faults', 'delay'],
   },
@@ -68,8 +68,8 @@ export const mutations: readonly Mutation[] = [
   {
     what: 'the registry goes on with a store that has lost changes',
     file: 'registry/projection/continuity.js',
-    from: 'if (!isWhole || meta?.generation',
-    to: 'if (meta !== null) return true; if (!isWhole || meta?.generation',
+    from: 'if (!isWhole || history.published',
+    to: 'if (meta !== null) return true; if (!isWhole || history.published',
     options: ['--faults', 'old-snapshot'],
   },
   {

@@ -1,8 +1,9 @@
 import { LRUCache } from 'lru-cache';
 import type { Eventual } from '../../gateway/eventual.js';
 import { growingTo } from '../../gateway/growing-to.js';
-import { KeyStoreUnavailable } from '../../gateway/ports.js';
-import type { CacheFigures, RecordRead } from '../../gateway/ports.js';
+import { KeyStoreUnavailable, type CacheFigures, type RecordRead } from '../../gateway/ports.js';
+import { late, Patience } from './patience.js';
+import { ReadAhead } from './read-ahead.js';
 
 /** What the cache asks about the truth of what it holds. */
 export interface Hearing {
@@ -24,12 +25,6 @@ export interface CacheLimits {
   readonly unknownMaxAgeMilliseconds: number;
   readonly maxStaleMilliseconds: number;
 }
-
-/** How long a request whose record is held waits for a fresher one. */
-const patienceMilliseconds = 3;
-/** How long after one that waited in vain no other one does. */
-const betweenWaitsMilliseconds = 250;
-const late = Symbol('late');
 
 interface Held<Compiled> {
   /** A record that cannot be used is held as its failure, so that it is read and told of once and not for each request. */
@@ -53,13 +48,11 @@ interface Flight<Compiled> {
 export class RecordCache<Compiled extends object> {
   readonly #known: LRUCache<string, Held<Compiled>>;
   readonly #unknown: LRUCache<string, { readonly readAt: number }>;
-  #knownEvictions = 0;
-  #unknownEvictions = 0;
+  readonly #evictions = { known: 0, unknown: 0 };
   readonly #flights = new Map<string, Flight<Compiled>>();
   #round = 0;
-  #waiting: Promise<typeof late> | null = null;
-  /** When a request last waited in vain to be fresh. */
-  #lateAt = -Infinity;
+  #ahead = new ReadAhead(true);
+  readonly #patience: Patience;
   readonly #limits: CacheLimits;
   readonly #hearing: Hearing;
   readonly #read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>;
@@ -76,8 +69,9 @@ export class RecordCache<Compiled extends object> {
     now: () => number = () => performance.now(),
   ) {
     [this.#limits, this.#hearing, this.#read, this.#now] = [limits, hearing, read, now];
-    this.#known = counted(limits.maxEntries, () => (this.#knownEvictions += 1));
-    this.#unknown = counted(limits.unknownMaxEntries, () => (this.#unknownEvictions += 1));
+    this.#patience = new Patience(() => hearing.fresh, now);
+    this.#known = counted(limits.maxEntries, () => (this.#evictions.known += 1));
+    this.#unknown = counted(limits.unknownMaxEntries, () => (this.#evictions.unknown += 1));
   }
 
   /**
@@ -86,10 +80,9 @@ export class RecordCache<Compiled extends object> {
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#hearing.fresh) return this.#heldOrAsked(id);
-    // One request in a while waits for Redis. The others need not find out the same.
-    if (this.#now() - this.#lateAt < betweenWaitsMilliseconds && this.#mayServeStale(id)) return this.#stale(id);
+    if (this.#patience.isOver && this.#mayServeStale(id)) return this.#stale(id);
     const caughtUp = this.#hearing.catchUp();
-    const soon = this.#mayServeStale(id) ? Promise.race([caughtUp, this.#patience()]) : caughtUp;
+    const soon = this.#mayServeStale(id) ? Promise.race([caughtUp, this.#patience.end()]) : caughtUp;
     return soon.then((ended) => {
       if (this.#hearing.fresh) return this.#heldOrAsked(id);
       return ended === late && this.#mayServeStale(id) ? this.#stale(id) : this.#askedOrStale(id);
@@ -104,7 +97,7 @@ export class RecordCache<Compiled extends object> {
   async #askedOrStale(id: string): Promise<RecordRead<Compiled>> {
     const asked = this.#ask(id);
     try {
-      const value = await (this.#mayServeStale(id) ? Promise.race([asked, this.#patience()]) : asked);
+      const value = await (this.#mayServeStale(id) ? Promise.race([asked, this.#patience.end()]) : asked);
       if (value !== late) return this.#answer(value, 'store', 0);
       asked.catch(() => undefined); // nobody may be waiting for it any more
     } catch (error) {
@@ -122,26 +115,12 @@ export class RecordCache<Compiled extends object> {
     return this.#known.has(id) && this.#hearing.sinceKnownTrue <= this.#hearing.staleMilliseconds;
   }
 
-  /** Ends when what has come by then has been read, also where this process was held up. Those who wait share it. */
-  #patience(): Promise<typeof late> {
-    this.#waiting ??= new Promise((resolve) => {
-      setTimeout(() => {
-        setImmediate(() => {
-          this.#waiting = null;
-          if (!this.#hearing.fresh) this.#lateAt = this.#now();
-          resolve(late);
-        });
-      }, patienceMilliseconds);
-    });
-    return this.#waiting;
-  }
-
   /** Drops records that may have changed. */
   drop(ids: readonly string[]): void {
     for (const id of ids) {
-      this.#known.delete(id);
-      this.#unknown.delete(id);
+      for (const held of [this.#known, this.#unknown]) held.delete(id);
       this.#abandon(id);
+      this.#ahead.changed(id);
     }
   }
 
@@ -149,7 +128,7 @@ export class RecordCache<Compiled extends object> {
   dropAll(): void {
     this.#known.clear();
     this.#unknown.clear();
-    for (const id of this.#flights.keys()) this.#abandon(id);
+    this.becomeStale();
   }
 
   /**
@@ -163,6 +142,30 @@ export class RecordCache<Compiled extends object> {
   /** What is held becomes stale: changes cannot be heard any more, and what arrives now cannot be held. */
   becomeStale(): void {
     for (const id of this.#flights.keys()) this.#abandon(id);
+    this.#ahead.end();
+  }
+
+  /** Begins to read records that nobody has asked for. Only the newest such reading counts. */
+  readAhead(): ReadAhead {
+    this.#ahead.end();
+    return (this.#ahead = new ReadAhead(false));
+  }
+
+  /**
+   * Holds a record that was read ahead, unless it is held already or may have changed meanwhile.
+   * @returns false where there is no room: nothing that a request asked for has to go for it
+   */
+  holdAhead(ahead: ReadAhead, id: string, value: Compiled | KeyStoreUnavailable): boolean {
+    if (!ahead.mayHold(id) || !this.#hearing.fresh || this.#known.has(id)) return true;
+    if (this.#known.size >= this.#limits.maxEntries) return false;
+    this.#unknown.delete(id);
+    this.#known.set(id, { value, readAt: Math.floor(this.#now()) });
+    return true;
+  }
+
+  /** A record that is held, whether it may be served or not; this is no use of it. */
+  peek(id: string): Compiled | KeyStoreUnavailable | undefined {
+    return this.#known.peek(id)?.value;
   }
 
   /** The records that are held, by their ids, whether they may be served or not. */
@@ -170,10 +173,10 @@ export class RecordCache<Compiled extends object> {
     for (const [id, { value }] of this.#known.entries()) if (!(value instanceof KeyStoreUnavailable)) yield [id, value];
   }
 
-  get figures(): CacheFigures {
+  get figures(): Pick<CacheFigures, 'known' | 'unknown'> {
     return {
-      known: { entries: this.#known.size, evictions: this.#knownEvictions },
-      unknown: { entries: this.#unknown.size, evictions: this.#unknownEvictions },
+      known: { entries: this.#known.size, evictions: this.#evictions.known },
+      unknown: { entries: this.#unknown.size, evictions: this.#evictions.unknown },
     };
   }
 
@@ -240,10 +243,8 @@ export class RecordCache<Compiled extends object> {
 
 /** A bounded map that reports what it evicts for want of room. */
 function counted<Value extends object>(maxEntries: number, onEvict: () => void): LRUCache<string, Value> {
-  return new LRUCache<string, Value>({
-    ...growingTo(maxEntries),
-    dispose: (_value, _id, reason) => {
-      if (reason === 'evict') onEvict();
-    },
-  });
+  const dispose = (_value: Value, _id: string, reason: string): void => {
+    if (reason === 'evict') onEvict();
+  };
+  return new LRUCache<string, Value>({ ...growingTo(maxEntries), dispose });
 }

@@ -37,7 +37,9 @@ const server = 'memory';
  */
 export class MemoryRecords implements Records, RecordsStore {
   readonly endsWithProcess = true;
+  readonly sealIds: readonly string[] = [];
   readonly canFailOver = false;
+  readonly watched = null;
   readonly #keys = new Map<string, CompiledKey | KeyStoreUnavailable>();
   readonly #merchants = new Map<string, CompiledMerchant | KeyStoreUnavailable>();
   readonly #onMalformed: (storeKey: string, problem: string) => void;
@@ -92,7 +94,7 @@ export class MemoryRecords implements Records, RecordsStore {
     const { revision = 0, change = null } = this.#position ?? {};
     return Promise.resolve({
       ...{ epoch: 0, servers: [server], replicas: 0, isWhole: true },
-      ...{ meta: this.#meta, revision, change },
+      ...{ meta: this.#meta, seal: 'none' as const, revision, change },
     });
   }
 
@@ -142,13 +144,14 @@ export class MemoryRecords implements Records, RecordsStore {
         ? null
         : { ...this.#gateway, revision, ...(generation === null ? {} : { generation }), lifetimeMilliseconds: 1 };
     return Promise.resolve({
-      ...{ epoch: 0, generation, isHearing: true, hasReports: false },
+      ...{ epoch: 0, generation, isSealed: false, isHearing: true, hasReports: false },
       gateways:
         acknowledgement === null
           ? []
           : [
               {
                 instanceId: acknowledgement.instanceId,
+                isSealed: false,
                 silentMilliseconds: 0,
                 clockSkewMilliseconds: 0,
                 acknowledgement,
@@ -160,6 +163,10 @@ export class MemoryRecords implements Records, RecordsStore {
   /** The one gateway acknowledges as it is asked. */
   nextAcknowledgement(): Promise<void> {
     return new Promise(() => undefined);
+  }
+
+  memory(): Promise<null> {
+    return Promise.resolve(null);
   }
 
   /** What is here ends with the process, so that no database is behind it. */

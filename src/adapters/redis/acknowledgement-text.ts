@@ -1,5 +1,6 @@
 import type { Acknowledgement } from './gateway-records.js';
 import type { AcknowledgementText } from './records-link.js';
+import type { Seals } from './seal.js';
 import type { BelievedState } from './store-state.js';
 
 /** Who acknowledges. */
@@ -16,6 +17,7 @@ export function acknowledgementText(
   { generation, revision, replicas }: BelievedState,
   said: Required<Pick<Acknowledgement, 'beat' | 'lifetimeMilliseconds' | 'now'>> & Pick<Acknowledgement, 'leaving'>,
   name: string,
+  seals: Seals,
 ): AcknowledgementText {
   const acknowledgement: Acknowledgement = { revision, generation, ...said, ...identity };
   const { lifetimeMilliseconds, leaving } = said;
@@ -24,7 +26,7 @@ export function acknowledgementText(
   const former = lifetimeMilliseconds + formerMarginMilliseconds;
   return {
     name,
-    text: JSON.stringify(acknowledgement),
+    text: seals.seal(name, JSON.stringify(acknowledgement)),
     lifetimeMilliseconds: replicas === null ? former : granted,
   };
 }

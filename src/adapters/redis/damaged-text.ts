@@ -1,5 +1,5 @@
 /** Neither JSON nor a number. */
-const noText = 'not a string';
+export const noText = 'not a string';
 
 /**
  * Stands for a record that is a list, say, and no text: whoever reads it takes it for damaged, as it is. Redis has answered, so it

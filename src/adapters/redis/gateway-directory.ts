@@ -1,5 +1,7 @@
-import type { SeenGateway } from '../../registry/ports.js';
+import type { SeenGateway, SeenGateways } from '../../registry/ports.js';
 import { readAcknowledgement } from './gateway-records.js';
+import { isProof, noSeals } from './seal.js';
+import type { Seals } from './seal.js';
 
 /** When something was last heard of an acknowledgement. */
 interface Hearing {
@@ -26,12 +28,18 @@ export interface DirectorySource {
    * In the order of the names; null for one that is not there any more. With the generation that the meta record names at the
    * same moment, or before; null where it names none, or not these servers.
    */
-  read(names: readonly string[]): Promise<{ generation: string | null; texts: readonly (string | null)[] }>;
+  read(names: readonly string[]): Promise<DirectoryTexts>;
+  /** What acknowledgements are sealed with. */
+  readonly seals?: Seals;
+}
+
+/** What stands in the store: acknowledgements, and what its meta record says. */
+export interface DirectoryTexts extends Pick<SeenGateways, 'generation' | 'isSealed'> {
+  readonly texts: readonly (string | null)[];
 }
 
 /** What a look found. */
-export interface DirectoryList {
-  readonly generation: string | null;
+export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSealed'> {
   /** Whether every notice has been heard that was sent before the look. */
   readonly isHearing: boolean;
   readonly gateways: readonly SeenGateway[];
@@ -88,6 +96,7 @@ export class GatewayDirectory {
   /** Every gateway whose acknowledgement stands, and each that is asked for. */
   async list(roster: readonly string[]): Promise<DirectoryList> {
     const source = this.#source;
+    const { seals = noSeals } = source;
     const [began, epoch, isHearing] = [this.#monotonic(), source.epoch, source.hearing];
     if (isHearing) await source.catchUp();
     if (!this.#isComplete) await this.#lookThrough();
@@ -97,7 +106,7 @@ export class GatewayDirectory {
       if (!this.#known.has(name)) this.#known.set(name, { count: 0, at: began, noticedAt: null });
     const names = [...this.#known.keys()];
     const asked = this.#heard;
-    const { generation, texts } = await source.read(names);
+    const { texts, ...store } = await source.read(names);
     const gateways = names.map((name, index): SeenGateway => {
       const instanceId = name.slice(source.prefix.length);
       const text = texts[index] ?? null;
@@ -112,10 +121,11 @@ export class GatewayDirectory {
       const skew = acknowledgement?.now === undefined || noticedAt === null ? null : acknowledgement.now - noticedAt;
       return {
         ...{ instanceId, acknowledgement, clockSkewMilliseconds: skew },
+        isSealed: text !== null && isProof(seals.stateOf(name, text)),
         silentMilliseconds: Math.max(0, began - heardAt),
       };
     });
-    return { generation, gateways, isHearing: isHearing && source.hearing && source.epoch === epoch };
+    return { ...store, gateways, isHearing: isHearing && source.hearing && source.epoch === epoch };
   }
 
   #hear(names: readonly string[], noticedAt: number | null): void {

@@ -9,6 +9,7 @@ import type { Moment } from './lease.js';
 import type { Outage } from './outage.js';
 import type { RecordNames } from './record-names.js';
 import type { AcknowledgementText, RecordsLink } from './records-link.js';
+import { noCheck, type SealCheck } from './seal-check.js';
 import { Standing } from './standing.js';
 import type { StandingOptions } from './standing.js';
 import type { BelievedState } from './store-state.js';
@@ -16,10 +17,11 @@ import { Turn } from './turn.js';
 
 /** What a heartbeat is made of. */
 export interface HeartbeatOptions extends StandingOptions {
-  readonly link: RecordsLink;
+  readonly link: Omit<RecordsLink, 'names' | 'readSome'>;
   readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;
+  readonly seals?: SealCheck;
   /** Told when every notice was heard, before the revision is acknowledged; and whether any may have been missed since the last time. */
   readonly onCaughtUp: (hasMissed: boolean) => void;
   /** Told when nothing may be held any more: the registry does not wait for this gateway. */
@@ -43,6 +45,7 @@ export class Heartbeat {
   /** Why no traffic should come yet, though requests are answered. */
   readonly firstGrant: FirstGrant;
   readonly #inactive: InactiveMemory;
+  readonly #seals: SealCheck;
   readonly #timer: NodeJS.Timeout;
   readonly #verdict = new Turn();
   #running: Promise<void> | null = null;
@@ -53,10 +56,9 @@ export class Heartbeat {
   #closed = false;
 
   constructor(options: HeartbeatOptions) {
-    this.#options = options;
-    this.standing = new Standing(options);
-    const { link, names, identity, inactive: held } = options;
-    this.#inactive = new InactiveMemory({ link, names, instanceId: identity.instanceId, held });
+    const { link, names, identity, seals = noCheck, inactive: held } = options;
+    [this.#options, this.#seals, this.standing] = [options, seals, new Standing(options)];
+    this.#inactive = new InactiveMemory({ link, names, instanceId: identity.instanceId, held, seals: seals.seals });
     this.firstGrant = new FirstGrant(options.onNotice);
     this.#timer = setInterval(() => {
       if (this.#running === null) void this.beat();
@@ -182,7 +184,7 @@ export class Heartbeat {
       this.standing.adopt(found);
       const isAsked = found.replicas !== null && link.witness(found.replicas) === 'others';
       if (found.replicas === null) this.standing.lease.assume(found.generation);
-      else this.#granted(grant, found.generation);
+      else this.#granted(this.#seals.opened(names.grant(identity.instanceId), grant), found.generation);
       if (!isAsked) this.standing.lease.sure(at);
       this.standing.judge(epoch, true);
       if (isAsked && this.standing.lease.sinceEchoed > oldEchoMilliseconds) {
@@ -243,6 +245,6 @@ export class Heartbeat {
     const { identity, names, clock } = this.#options;
     const { lifetimeMilliseconds } = this.standing.lease;
     const said = { beat, lifetimeMilliseconds, now: Math.max(0, Math.round(clock.now())), ...leaving };
-    return acknowledgementText(identity, found, said, names.gateway(identity.instanceId));
+    return acknowledgementText(identity, found, said, names.gateway(identity.instanceId), this.#seals.seals);
   }
 }

@@ -3,12 +3,14 @@ import { recordsOfReport } from './gateway-records.js';
 import type { InactiveReport } from './gateway-records.js';
 import type { RecordNames } from './record-names.js';
 import type { RecordsLink } from './records-link.js';
+import type { Seals } from './seal.js';
 
 /** What is remembered, and where it is reported. */
 export interface InactiveMemoryOptions {
   readonly link: Pick<RecordsLink, 'write'>;
   readonly names: RecordNames;
   readonly instanceId: string;
+  readonly seals: Seals;
   /** The records that are held, and may not be used or end some day. */
   readonly held: () => Iterable<InactiveReport['entries'][number]>;
 }
@@ -71,13 +73,14 @@ export class InactiveMemory {
   }
 
   async #write({ generation, revision }: Known): Promise<void> {
-    const { link, names, instanceId } = this.#options;
+    const { link, names, instanceId, seals } = this.#options;
     const entries = Array.from(this.#records, ([name, value]) => ({ name, value }));
     for (let start = 0, part = 0; start < entries.length; start += recordsOfReport, part += 1) {
       const some = entries.slice(start, start + recordsOfReport);
       const report: InactiveReport = { instanceId, generation, revision, entries: some };
       const name = names.inactive(instanceId, part);
-      await link.write({ name, text: JSON.stringify(report), lifetimeMilliseconds: reportMilliseconds });
+      const text = seals.seal(name, JSON.stringify(report));
+      await link.write({ name, text, lifetimeMilliseconds: reportMilliseconds });
     }
   }
 }

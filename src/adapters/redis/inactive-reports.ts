@@ -1,11 +1,14 @@
 import type { InactiveReport } from '../../registry/ports.js';
 import { readReport } from './gateway-records.js';
+import { isProof } from './seal.js';
+import type { Seals } from './seal.js';
 
 /** What gateways report as inactive. They are looked for only after a notice of one, or when a notice may have been missed. */
 export class InactiveReports {
   readonly #prefix: string;
   readonly #scan: (prefix: string) => AsyncIterable<string>;
   readonly #read: (name: string) => Promise<string | null>;
+  readonly #seals: Seals;
   /** Raised by each notice of a report, and each time that a notice may have been missed. */
   #count = 1;
   #readUpTo = 0;
@@ -14,13 +17,15 @@ export class InactiveReports {
    * @param prefix what the name of every report begins with
    * @param scan the names that begin so; one that comes meanwhile may be left out
    * @param read the text of one; null where it is gone
+   * @param seals what reports are sealed with by gateways that have the secret
    */
   constructor(
     prefix: string,
     scan: (prefix: string) => AsyncIterable<string>,
     read: (name: string) => Promise<string | null>,
+    seals: Seals,
   ) {
-    [this.#prefix, this.#scan, this.#read] = [prefix, scan, read];
+    [this.#prefix, this.#scan, this.#read, this.#seals] = [prefix, scan, read, seals];
   }
 
   /** Notices came of these names. */
@@ -41,8 +46,11 @@ export class InactiveReports {
   async *all(): AsyncGenerator<InactiveReport> {
     const count = this.#count;
     for await (const name of this.#scan(this.#prefix)) {
-      const report = readReport(await this.#read(name));
-      if (report !== null) yield { name, ...report };
+      const text = await this.#read(name);
+      const report = readReport(text);
+      if (report === null || text === null) continue;
+      const { instanceId, generation, revision, entries } = report;
+      yield { name, instanceId, generation, revision, entries, isSealed: isProof(this.#seals.stateOf(name, text)) };
     }
     this.#readUpTo = count;
   }

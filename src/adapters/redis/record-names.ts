@@ -78,9 +78,14 @@ export class RecordNames {
     return `${this.#prefix}slot:{${tag}}`;
   }
 
+  /** What the names of keys' and merchants' records begin with. */
+  get recordPrefixes(): readonly string[] {
+    return [this.key(''), this.merchant('')];
+  }
+
   /** Prefixes of everything whose change a gateway has to hear of; not of what gateways write themselves. */
   get tracked(): readonly string[] {
-    return [this.key(''), this.merchant(''), this.meta, this.revision];
+    return [...this.recordPrefixes, this.meta, this.revision];
   }
 }
 

@@ -15,6 +15,8 @@ export interface RecordsLink {
   readonly epoch: number;
   /** The run ids of the servers that it leads to, null for one that does not say; null while they are not known. */
   readonly servers: readonly (string | null)[] | null;
+  /** What those servers do when they are full, without repetition, as far as they say. */
+  readonly policies: readonly string[];
   /** What is wrong with a part of the store, about which nothing is answered; null where nothing is. */
   readonly partLost: string | null;
   /** The meta record and the newest revision, as texts. */
@@ -30,6 +32,10 @@ export interface RecordsLink {
    * @throws KeyStoreUnavailable where it is known why nothing can be said about this record now
    */
   read(name: string, generation: string): Promise<string | null>;
+  /** The names of records that begin so, some at a time. One that is there all the while is among them, perhaps more than once. */
+  names(prefix: string): AsyncGenerator<readonly string[]>;
+  /** The texts of some records; null for one that is not there or is no text, undefined where nothing can be said about it now. */
+  readSome(names: readonly string[]): Promise<readonly (string | null | undefined)[]>;
   /** Writes a text, which ends by itself after some time. */
   write(text: AcknowledgementText): Promise<void>;
   /**

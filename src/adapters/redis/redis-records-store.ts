@@ -8,26 +8,31 @@ import type {
   SeenGateways,
   StoreEntry,
   StoreLook,
+  StoreMemory,
 } from '../../registry/ports.js';
-import { connectRedis, openAnew } from './connection.js';
+import { connectRedis } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { damagedText } from './damaged-text.js';
 import { GatewayDirectory } from './gateway-directory.js';
+import type { DirectoryTexts } from './gateway-directory.js';
 import { InactiveReports } from './inactive-reports.js';
 import { InvalidationListener } from './invalidation-listener.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
+import { answersOf, asText, readBytes, readTogether } from './read-texts.js';
 import { RecordNames } from './record-names.js';
-import { highestThatStayed, recordWrite } from './record-write.js';
+import { RecordWatch, type Replacement } from './record-watch.js';
+import { entryText, recordWrite, writeRecords } from './record-write.js';
 import { changeIn, changeText, revisionIn } from './revision.js';
 import { ReplicaCount, SameServer } from './same-server.js';
 import { scanNames } from './scan-names.js';
+import { noSeals, type Seals } from './seal.js';
 import { SentinelMajority } from './sentinel-majority.js';
-import { entriesOf, namesServers, storedMeta } from './store-state.js';
+import { memoryOf } from './server-memory.js';
+import { entriesOf, readGeneration, storedMeta, storedSeal } from './store-state.js';
 import { WriterMark } from './writer-mark.js';
 
 const entriesAtATime = 500;
-const leavingMilliseconds = 1_000;
 
 /** The gateways' store on one server, or on that which the sentinels name, as the registry writes it. */
 export class RedisRecordsStore implements RecordsStore {
@@ -38,34 +43,35 @@ export class RedisRecordsStore implements RecordsStore {
   readonly #listener: InvalidationListener;
   readonly #sentinels: SentinelMajority | null;
   readonly #prefix: string;
+  readonly #seals: Seals;
   readonly #names: RecordNames;
   readonly #directory: GatewayDirectory;
   readonly #reports: InactiveReports;
   readonly #mark: WriterMark;
+  readonly watched: RecordWatch;
   #flushes = 0;
   readonly #replicas: ReplicaCount;
-  #leftAt = -Infinity;
 
-  constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
-    [this.#prefix, this.#names] = [prefix, new RecordNames(prefix)];
+  constructor(address: RedisAddress, prefix: string, events: OutageEvents, seals = noSeals) {
+    [this.#prefix, this.#seals, this.#names] = [prefix, seals, new RecordNames(prefix)];
     const outage = new Outage(events);
     const [redis, listening] = [connectRedis(address, outage.failed), connectRedis(address, outage.failed)];
     [this.#redis, this.#listening] = [redis, listening];
     this.#same = new SameServer(redis, listening, outage.recovered);
-    redis.on('close', () => {
-      missed(); // the next one may lead to another server
-    });
     const [gateways, reports] = [this.#names.gateway(''), this.#names.inactivePrefix];
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();
+      this.watched.missed();
     };
+    redis.on('close', missed); // the next one may lead to another server
     const scan = (prefix: string): AsyncIterable<string> => scanNames(redis, prefix);
-    this.#reports = new InactiveReports(reports, scan, (name) => redis.get(name).catch(damagedText));
-    this.#listener = new InvalidationListener(listening, [gateways, reports], {
+    this.#reports = new InactiveReports(reports, scan, (name) => redis.get(name).catch(damagedText), seals);
+    this.#listener = new InvalidationListener(listening, [gateways, reports, ...this.#names.recordPrefixes], {
       onChanged: (names) => {
         this.#directory.heard(names);
         this.#reports.noticed(names);
+        this.watched.noticed(names);
       },
       onEverythingChanged: () => {
         this.#flushes += 1;
@@ -76,7 +82,7 @@ export class RedisRecordsStore implements RecordsStore {
     });
     const [isHearing, epoch] = [() => this.#listener.hearing && this.#same.holds, () => this.#epoch];
     this.#directory = new GatewayDirectory({
-      prefix: gateways,
+      ...{ prefix: gateways, seals },
       get hearing() {
         return isHearing();
       },
@@ -91,6 +97,16 @@ export class RedisRecordsStore implements RecordsStore {
     // One name in front of a pair that fails over by itself may hide its replicas: only the operator knows of them then.
     this.#replicas = new ReplicaCount(redis, address.sentinels === null ? (address.replicas ?? 0) : 0);
     this.#mark = new WriterMark(redis, this.#names.writer);
+    const source = {
+      ...{ prefix, epoch, textOf: entryText.bind(null, seals, prefix), catchUp: () => this.#listener.catchUp() },
+      read: (names: readonly string[]) => readBytes(redis, names),
+      replace: (records: readonly Replacement[]) => this.#mark.replace(records),
+    };
+    this.watched = new RecordWatch(source, this.#names.recordPrefixes);
+  }
+
+  get sealIds(): readonly string[] {
+    return this.#seals.ids;
   }
 
   get canFailOver(): boolean {
@@ -102,40 +118,48 @@ export class RedisRecordsStore implements RecordsStore {
     const { meta, revision, change } = this.#names;
     const epoch = this.#epoch;
     const [[metaText, revisionText, named]] = await Promise.all([
-      this.#readTogether([meta, revision, change]),
-      this.#requireMaster(),
+      readTogether(this.#redis, [meta, revision, change]),
+      this.#sentinels?.require(this.#redis, this.#listening),
     ]);
     await this.#replicas.count();
     const newest = revisionIn(revisionText ?? null) ?? 0;
     return {
       ...{ epoch, servers: this.#servers, replicas: this.#replicas.most, isWhole: true },
-      meta: storedMeta(metaText ?? null),
+      ...{ meta: storedMeta(metaText ?? null), seal: storedSeal(this.#seals, meta, metaText ?? null) },
       revision: newest,
       change: changeIn(named ?? null, newest),
     };
+  }
+
+  memory(): Promise<StoreMemory> {
+    return memoryOf([this.#redis]);
   }
 
   begin(): Promise<void> {
     return this.#mark.begin();
   }
 
-  async write(entries: readonly StoreEntry[], change: number): Promise<number> {
+  async write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number> {
     let highest = 0;
     for (let start = 0; start < entries.length; start += entriesAtATime) {
-      const pipeline = this.#redis.pipeline();
-      for (const { name, value } of entries.slice(start, start + entriesAtATime)) {
-        pipeline.call(...recordWrite(this.#prefix + name, value, change));
-      }
-      pipeline.call(...this.#mark.change());
-      const answers = await resultsOf(pipeline);
-      this.#mark.changed(answers.pop());
-      highest = Math.max(highest, highestThatStayed(answers));
+      const some = entries.slice(start, start + entriesAtATime);
+      const writes = some.map((entry) => recordWrite(this.#seals, this.#prefix, entry, { change, generation }));
+      this.watched.writing(writes);
+      const stayed = await writeRecords(this.#seals, writes, async (commands) => {
+        const pipeline = this.#redis.pipeline();
+        for (const { command } of commands) pipeline.call(...command);
+        pipeline.call(...this.#mark.change());
+        const answers = await answersOf(pipeline);
+        this.#mark.changed(answers.pop());
+        return answers;
+      });
+      highest = Math.max(highest, stayed);
     }
     return highest;
   }
 
-  rewrite(entries: readonly StoreEntry[], revision: number): Promise<number> {
-    return this.write(entries, revision);
+  rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number> {
+    return this.write(entries, revision, generation);
   }
 
   publish(position: Position): Promise<void> {
@@ -143,7 +167,7 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   complete(meta: MetaRecord, position: Position): Promise<void> {
-    return this.#mark.set([...this.#textsOf(position), [this.#names.meta, JSON.stringify(meta)]]);
+    return this.#mark.set([...this.#textsOf(position), this.#sealed(this.#names.meta, meta)]);
   }
 
   async gateways(roster: readonly string[]): Promise<SeenGateways> {
@@ -165,8 +189,8 @@ export class RedisRecordsStore implements RecordsStore {
 
   async grant(grants: readonly GatewayGrant[]): Promise<void> {
     const pipeline = this.#redis.pipeline();
-    for (const { instanceId, ...grant } of grants) pipeline.set(this.#names.grant(instanceId), JSON.stringify(grant));
-    await resultsOf(pipeline);
+    for (const { instanceId, ...grant } of grants) pipeline.set(...this.#sealed(this.#names.grant(instanceId), grant));
+    await answersOf(pipeline);
   }
 
   removeGateways(instanceIds: readonly string[]): Promise<void> {
@@ -174,11 +198,11 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async read(names: readonly string[]): Promise<StoreEntry[]> {
-    const pipeline = this.#redis.pipeline();
-    for (const name of names) pipeline.get(this.#prefix + name);
-    const results = (await pipeline.exec()) ?? [];
-    const texts = results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
-    return entriesOf(names, texts);
+    const stored = await readBytes(
+      this.#redis,
+      names.map((name) => this.#prefix + name),
+    );
+    return entriesOf(names, stored.map(asText));
   }
 
   async *names(prefix: string): AsyncGenerator<string> {
@@ -195,7 +219,7 @@ export class RedisRecordsStore implements RecordsStore {
   async #delete(names: readonly string[]): Promise<void> {
     const pipeline = this.#redis.pipeline();
     for (const name of names) pipeline.del(name);
-    await resultsOf(pipeline);
+    await answersOf(pipeline);
   }
 
   get #epoch(): number {
@@ -215,36 +239,12 @@ export class RedisRecordsStore implements RecordsStore {
     ];
   }
 
-  /** A former master answers on after a failover; the sentinels that made another one its successor know. */
-  async #requireMaster(): Promise<void> {
-    if (this.#sentinels === null) return;
-    const named = await this.#sentinels.judge(this.#redis);
-    if (named === 'this') return;
-    if (named === 'another' && performance.now() - this.#leftAt > leavingMilliseconds) {
-      this.#leftAt = performance.now();
-      for (const one of [this.#redis, this.#listening]) openAnew(one);
-    }
-    throw new Error('no majority of the configured sentinels names this server as the master');
+  #sealed(name: string, value: object): [name: string, text: string] {
+    return [name, this.#seals.seal(name, JSON.stringify(value))];
   }
 
-  async #readAcknowledgements(
-    names: readonly string[],
-  ): Promise<{ generation: string | null; texts: (string | null)[] }> {
-    const [meta = null, ...texts] = await this.#readTogether([this.#names.meta, ...names]);
-    return { generation: namesServers(storedMeta(meta), this.#servers), texts };
+  async #readAcknowledgements(names: readonly string[]): Promise<DirectoryTexts> {
+    const [meta = null, ...texts] = await readTogether(this.#redis, [this.#names.meta, ...names]);
+    return { ...readGeneration(this.#seals, this.#names.meta, meta, this.#servers), texts };
   }
-
-  /** All at one moment. */
-  async #readTogether(names: readonly string[]): Promise<(string | null)[]> {
-    const transaction = this.#redis.multi();
-    for (const name of names) transaction.get(name);
-    const results = (await transaction.exec()) ?? [];
-    return results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
-  }
-}
-
-async function resultsOf(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {
-  const results = (await pipeline.exec()) ?? [];
-  for (const [error] of results) if (error !== null) throw error;
-  return results.map(([, answer]) => answer);
 }

@@ -1,22 +1,27 @@
-import { setTimeout as wait } from 'node:timers/promises';
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import type { Eventual } from '../../gateway/eventual.js';
-import type { CacheFigures, Clock, HeldFigures, RecordRead, Records } from '../../gateway/ports.js';
-import { compileKeyRecord, compileMerchantRecord, MalformedRecord, parseRecordText } from '../../gateway/records.js';
+import type { Clock, HeldFigures, RecordFigures, RecordRead, Records } from '../../gateway/ports.js';
+import { compileKeyRecord, compileMerchantRecord, MalformedRecord } from '../../gateway/records.js';
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
 import { RecordCache } from '../cache/record-cache.js';
 import type { CacheLimits } from '../cache/record-cache.js';
 import type { GatewayIdentity } from './acknowledgement-text.js';
-import { SlotMoved } from './cluster/cluster-calls.js';
 import { ClusterLink } from './cluster/cluster-link.js';
 import type { RedisAddress } from './connection.js';
 import { Heartbeat } from './heartbeat.js';
 import { inactiveAmong } from './inactive-memory.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
+import type { AheadReaderOptions } from './preload/ahead-reader.js';
+import { Preload } from './preload/preload.js';
+import type { PreloadEvents } from './preload/preload.js';
+import { ProvenReads } from './proven-reads.js';
 import { RecordNames } from './record-names.js';
-import { StoreUnseeded } from './records-link.js';
+import { readRecordText } from './record-text.js';
 import type { LinkEvents, RecordsLink } from './records-link.js';
+import { RevisionFloor } from './revision-floor.js';
+import { noSeals, type Seals } from './seal.js';
+import { SealCheck, type OnMalformed } from './seal-check.js';
 import { ServerLink } from './server-link.js';
 
 /** What the records in Redis are read with. */
@@ -26,37 +31,44 @@ export interface RedisRecordsOptions extends OutageEvents {
   readonly cache: CacheLimits;
   readonly identity: GatewayIdentity;
   readonly clock: Clock;
-  /** Told of a record that cannot be used: its name and what is wrong with it. */
-  readonly onMalformed: (storeKey: string, problem: string) => void;
+  /** What records have to be sealed with; left out: nothing is sealed. */
+  readonly seals?: Seals;
+  readonly onMalformed: OnMalformed;
   /** Told of what operators should know, though requests are answered. */
   readonly onNotice?: (notice: string) => void;
+  /** Told what the servers do when they are full (`maxmemory-policy`), each time that they can be asked again. */
+  readonly onPolicies?: (policies: readonly string[]) => void;
+  /** All records are read before they are asked for, and this is told of it; undefined: none is. */
+  readonly preload?: PreloadEvents | undefined;
 }
-
-/** A look-up is repeated if its connection was opened anew, or the generation changed, before its reply came. */
-const attempts = 4;
-/** Each takes at most a quarter of a second. One is enough for a planned failover; a busy machine needs more. */
-const turnsOfPatience = 6;
-/** A command can fail this long before the end of its connection is noticed. */
-const endMilliseconds = 5;
 
 /** The contract's records in Redis, held in memory for as long as they are known to be true. */
 export class RedisRecords implements Records {
   readonly #link: RecordsLink;
   readonly #names: RecordNames;
   readonly #heartbeat: Heartbeat;
+  readonly #reads: ProvenReads;
   readonly #keys: RecordCache<CompiledKey>;
   readonly #merchants: RecordCache<CompiledMerchant>;
-  readonly #onMalformed: RedisRecordsOptions['onMalformed'];
+  readonly #floor: RevisionFloor;
+  readonly #preload: Preload | null;
+  readonly #seals: Seals;
+  readonly #onMalformed: OnMalformed;
+  readonly #refused = { malformed: 0, missing: 0, unsealed: 0, wrong_seal: 0, earlier_generation: 0 };
 
   constructor(options: RedisRecordsOptions) {
-    const { address, cache, clock, identity } = options;
-    this.#names = new RecordNames(options.prefix);
-    this.#onMalformed = options.onMalformed;
+    const { address, cache, clock, identity, seals = noSeals } = options;
+    const onMalformed: OnMalformed = (storeKey, problem, reason) => {
+      this.#refused[reason] += 1;
+      options.onMalformed(storeKey, problem, reason);
+    };
+    const names = new RecordNames(options.prefix);
+    const check = new SealCheck(seals, onMalformed);
+    [this.#names, this.#onMalformed, this.#seals] = [names, onMalformed, seals];
     const outage = new Outage(options);
     const events: LinkEvents = {
       onChanged: (names) => {
-        this.#keys.drop(this.#names.lookupIdsOf(names));
-        this.#merchants.drop(this.#names.merchantIdsOf(names));
+        this.#drop(this.#names.lookupIdsOf(names), this.#names.merchantIdsOf(names));
         if (names.includes(this.#names.meta)) this.#heartbeat.doubt();
         else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
       },
@@ -71,33 +83,42 @@ export class RedisRecords implements Records {
         this.#keys.becomeStale();
         this.#merchants.becomeStale();
       },
-      onReady: () => void this.#heartbeat.beat(),
+      onReady: () => {
+        options.onPolicies?.(this.#link.policies);
+        void this.#heartbeat.beat();
+      },
     };
-    this.#link = new (address.cluster === null ? ServerLink : ClusterLink)(address, this.#names, events, outage.failed);
+    this.#link =
+      address.cluster === null
+        ? new ServerLink(address, names, events, outage.failed, seals)
+        : new ClusterLink(address, names, events, outage.failed);
     this.#heartbeat = new Heartbeat({
-      link: this.#link,
-      outage,
-      names: this.#names,
-      identity,
-      clock,
+      ...{ link: this.#link, outage, names, identity, clock, seals: check },
+      checkMeta: seals.areOn ? check.require.bind(check, names.meta) : null,
       maxStaleMilliseconds: cache.maxStaleMilliseconds,
       onCaughtUp: (hasMissed) => {
-        for (const held of [this.#keys, this.#merchants]) {
-          if (hasMissed) held.dropAll();
-          else held.closeLookUps();
-        }
+        if (hasMissed) this.#dropAll();
+        else for (const held of [this.#keys, this.#merchants]) held.closeLookUps();
       },
       onForget: () => {
-        this.#keys.dropAll();
-        this.#merchants.dropAll();
+        this.#dropAll();
       },
       inactive: () => inactiveAmong(this.#keys.held(), this.#merchants.held()),
       holds: () => this.#keys.figures.known.entries > 0,
       onNotice: options.onNotice ?? (() => undefined),
     });
+    this.#reads = new ProvenReads(this.#link, this.#heartbeat);
     // Held by their ids: a name would have to be made, and hashed, for each look-up.
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#read(this.#names.key(id), compileKeyRecord));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
+    this.#floor = new RevisionFloor(cache.maxEntries);
+    const read: AheadReaderOptions = {
+      ...{ link: this.#link, standing: this.#heartbeat.standing, environment: identity.environment },
+      ...{ names: this.#names, keys: this.#keys, merchants: this.#merchants, maxEntries: cache.maxEntries },
+      compileKey: (name, text) => this.#compile(name, text, compileKeyRecord),
+      compileMerchant: (id, text) => this.#compile(this.#names.merchant(id), text, merchantOf(id)),
+    };
+    this.#preload = options.preload === undefined ? null : new Preload(read, options.preload);
   }
 
   key(lookupId: string): Eventual<RecordRead<CompiledKey>> {
@@ -116,94 +137,76 @@ export class RedisRecords implements Records {
     return this.#heartbeat.firstGrant.reason;
   }
 
-  cacheFigures(): CacheFigures {
+  cacheFigures(): RecordFigures {
     const [keys, merchants] = [this.#keys.figures, this.#merchants.figures];
-    return { known: sumOf(keys.known, merchants.known), unknown: sumOf(keys.unknown, merchants.unknown) };
+    const sumOf = (half: 'known' | 'unknown'): HeldFigures => ({
+      entries: keys[half].entries + merchants[half].entries,
+      evictions: keys[half].evictions + merchants[half].evictions,
+    });
+    const held = { keys: keys.known.entries, merchants: merchants.known.entries };
+    const preload = this.#preload && { state: this.#preload.state, ...held, seen: this.#preload.seen };
+    return { known: sumOf('known'), unknown: sumOf('unknown'), preload, refused: this.#refused };
   }
 
   async close(): Promise<void> {
+    this.#preload?.close();
     await this.#heartbeat.close();
     this.#link.close();
+  }
+
+  #drop(lookupIds: readonly string[], merchantIds: readonly string[]): void {
+    const { last } = this.#heartbeat.standing;
+    for (const id of lookupIds) this.#floor.raise(this.#names.key(id), this.#keys.peek(id), last);
+    for (const id of merchantIds) this.#floor.raise(this.#names.merchant(id), this.#merchants.peek(id), last);
+    this.#keys.drop(lookupIds);
+    this.#merchants.drop(merchantIds);
+    this.#preload?.changed(lookupIds, merchantIds);
+  }
+
+  #dropAll(): void {
+    this.#keys.dropAll();
+    this.#merchants.dropAll();
+    this.#preload?.restart();
   }
 
   /** A merchant is asked for because a key names it: one that is not there is damage, and whoever has the key gets 503. */
   async #readMerchant(id: string): Promise<CompiledMerchant | KeyStoreUnavailable | null> {
     const name = this.#names.merchant(id);
-    const merchant = await this.#read(name, (value) => merchantRecordOf(id, value));
-    if (merchant === null) this.#onMalformed(name, 'it is not there, and a key names it');
+    const merchant = await this.#read(name, merchantOf(id));
+    if (merchant === null) this.#onMalformed(name, 'it is not there, and a key names it', 'missing');
     return merchant;
   }
 
-  async #read<Compiled>(
+  async #read<Compiled extends { readonly revision: number }>(
     name: string,
     compile: (value: unknown) => Compiled,
   ): Promise<Compiled | KeyStoreUnavailable | null> {
-    const text = await this.#text(name);
-    return text === null ? null : this.#compile(name, text, compile);
+    return this.#compile(name, await this.#reads.text(name), compile);
   }
 
-  async #text(name: string): Promise<string | null> {
-    try {
-      return await this.#ask(name);
-    } catch (error) {
-      if (error instanceof StoreUnseeded) this.#heartbeat.doubt();
-      if (!(error instanceof SlotMoved)) throw error;
-      await this.#heartbeat.beat();
-      return this.#ask(name);
-    }
-  }
-
-  /**
-   * What was answered counts only where it comes from a server that is believed still. Where the connection was opened anew meanwhile,
-   * as in a failover, the look-up is repeated on the new one.
-   */
-  async #ask(name: string): Promise<string | null> {
-    const patience = { turns: turnsOfPatience };
-    for (let attempt = 1; ; attempt += 1) {
-      const proof = await this.#heartbeat.proven(patience);
-      const isProven = (): boolean => this.#heartbeat.standing.proof === proof;
-      try {
-        const text = await this.#textIn(name);
-        if (isProven()) return text;
-      } catch (error) {
-        await wait(endMilliseconds);
-        if (isProven() || attempt === attempts) throw error;
-      }
-      if (attempt === attempts) throw new KeyStoreUnavailable('the connection to Redis was opened anew meanwhile');
-    }
-  }
-
-  async #textIn(name: string): Promise<string | null> {
-    try {
-      return await this.#link.read(name, this.#heartbeat.standing.generation);
-    } catch (error) {
-      if (error instanceof KeyStoreUnavailable) throw error;
-      throw new KeyStoreUnavailable('Redis could not be asked', { cause: error });
-    }
-  }
-
-  #compile<Compiled>(
+  #compile<Compiled extends { readonly revision: number }>(
     name: string,
-    text: string,
+    text: string | null,
     compile: (value: unknown) => Compiled,
-  ): Compiled | KeyStoreUnavailable {
+  ): Compiled | KeyStoreUnavailable | null {
     try {
-      return compile(parseRecordText(text));
+      const { generation } = this.#heartbeat.standing;
+      const record = text === null ? null : compile(readRecordText(this.#seals, name, text, generation));
+      this.#floor.check(name, record, generation);
+      return record;
     } catch (error) {
       if (!(error instanceof MalformedRecord)) throw error;
-      this.#onMalformed(name, error.message);
+      this.#onMalformed(name, error.message, error.reason);
       return new KeyStoreUnavailable(error.message, { cause: error });
     }
   }
 }
 
-function sumOf(one: HeldFigures, other: HeldFigures): HeldFigures {
-  return { entries: one.entries + other.entries, evictions: one.evictions + other.evictions };
-}
-
-/** @throws MalformedRecord also where it is another merchant's */
-function merchantRecordOf(id: string, value: unknown): CompiledMerchant {
-  const merchant = compileMerchantRecord(value);
-  if (merchant.merchantId !== id) throw new MalformedRecord(`the record of merchant ${id} is another merchant's`);
-  return merchant;
+/** Reads the record of this merchant, and takes another one's for damaged. */
+function merchantOf(id: string): typeof compileMerchantRecord {
+  return (value) => {
+    const merchant = compileMerchantRecord(value);
+    if (merchant.merchantId !== id) throw new MalformedRecord(`the record of merchant ${id} is another merchant's`);
+    return merchant;
+  };
 }

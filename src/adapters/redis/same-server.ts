@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import { policyIn, sectionOf } from './server-memory.js';
 
 /** How long a name that leads here and there is left alone before it is tried again. */
 const againMilliseconds = 1_000;
@@ -9,6 +10,8 @@ export interface ServerFacts {
   readonly runId: string | null;
   /** How many replicas it had when it was asked. */
   readonly replicas: number;
+  /** What it does when it is full (`maxmemory-policy`); null where it does not say. */
+  readonly policy: string | null;
 }
 
 /**
@@ -39,7 +42,8 @@ export class SameServer {
     const [one, other] = this.#servers.values();
     if (one === undefined || other === undefined) return null;
     if (one.runId !== null && other.runId !== null && one.runId !== other.runId) return null;
-    return { runId: one.runId ?? other.runId, replicas: Math.max(one.replicas, other.replicas) };
+    const { policy } = one;
+    return { runId: one.runId ?? other.runId, replicas: Math.max(one.replicas, other.replicas), policy };
   }
 
   /** Counts the connections of both: what was known of a server at another number may have been another server's. */
@@ -113,18 +117,11 @@ export class ReplicaCount {
 
 /** Asks a server about itself. Rejects for no answer. */
 export async function factsOf(redis: Redis): Promise<ServerFacts> {
-  const [server, replication] = await Promise.all([sectionOf(redis, 'server'), sectionOf(redis, 'replication')]);
+  const sections = ['server', 'replication', 'memory'].map((section) => sectionOf(redis, section));
+  const [server = '', replication = '', memory = ''] = await Promise.all(sections);
   return {
     runId: /^run_id:(\w+)\r?$/m.exec(server)?.[1] ?? null,
     replicas: Number(/^connected_slaves:(\d{1,4})\r?$/m.exec(replication)?.[1] ?? 0),
+    policy: policyIn(memory),
   };
-}
-
-async function sectionOf(redis: Redis, section: string): Promise<string> {
-  try {
-    return await redis.info(section);
-  } catch (error) {
-    if (error instanceof Error && error.name === 'ReplyError') return '';
-    throw error;
-  }
 }

@@ -1,7 +1,9 @@
 import { lookup } from 'node:dns/promises';
 import type { Redis } from 'ioredis';
-import { connectSentinel } from './connection.js';
+import { connectSentinel, openAnew } from './connection.js';
 import type { HostAndPort, RedisAddress } from './connection.js';
+
+const leavingMilliseconds = 1_000;
 
 /**
  * Asks the sentinels who is the master. A majority of all that are configured has to agree: one that was cut off with a former
@@ -10,6 +12,7 @@ import type { HostAndPort, RedisAddress } from './connection.js';
 export class SentinelMajority {
   readonly #sentinels: readonly Redis[];
   readonly #masterName: string;
+  #leftAt = -Infinity;
 
   /** @param address with sentinels */
   constructor(address: RedisAddress) {
@@ -41,6 +44,21 @@ export class SentinelMajority {
       }
     });
     return redis.stream === stream ? verdict : 'none';
+  }
+
+  /**
+   * A former master answers on after a failover; the sentinels that made another one its successor know.
+   * @param others connections that lead to the same server, and are opened anew with it
+   * @throws Error where no majority names the server of this connection
+   */
+  async require(redis: Redis, ...others: readonly Redis[]): Promise<void> {
+    const named = await this.judge(redis);
+    if (named === 'this') return;
+    if (named === 'another' && performance.now() - this.#leftAt > leavingMilliseconds) {
+      this.#leftAt = performance.now();
+      for (const one of [redis, ...others]) openAnew(one);
+    }
+    throw new Error('no majority of the configured sentinels names this server as the master');
   }
 
   close(): void {

@@ -10,6 +10,8 @@ import { StoreUnseeded } from './records-link.js';
 import type { AcknowledgementText, LinkEvents, RecordsLink } from './records-link.js';
 import { ReplicaWitness } from './replica-witness.js';
 import { SameServer } from './same-server.js';
+import { namesOfStep, scanPages } from './scan-names.js';
+import { noSeals, type Seals } from './seal.js';
 import { SentinelMajority } from './sentinel-majority.js';
 import { generationOf } from './store-state.js';
 
@@ -25,14 +27,22 @@ export class ServerLink implements RecordsLink {
   readonly #listener: InvalidationListener;
   readonly #same: SameServer;
   readonly #names: RecordNames;
+  readonly #seals: Seals;
   readonly #sentinels: SentinelMajority | null;
   #replicas: ReplicaWitness | null = null;
   /** The connections that lead to a server which the sentinels do not name. */
   #misplacedEpoch: number | null = null;
   #leftAt = -Infinity;
 
-  constructor(address: RedisAddress, names: RecordNames, events: LinkEvents, onError: (error: Error) => void) {
-    this.#names = names;
+  /** @param seals a store is seeded where its meta record may be believed */
+  constructor(
+    address: RedisAddress,
+    names: RecordNames,
+    events: LinkEvents,
+    onError: (error: Error) => void,
+    seals = noSeals,
+  ) {
+    [this.#names, this.#seals] = [names, seals];
     [this.#address, this.#onError] = [address, onError];
     this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
     this.#redis = connectRedis(address, onError);
@@ -53,6 +63,11 @@ export class ServerLink implements RecordsLink {
   get servers(): readonly (string | null)[] | null {
     const { facts } = this.#same;
     return facts && [facts.runId];
+  }
+
+  get policies(): readonly string[] {
+    const policy = this.#same.facts?.policy ?? null;
+    return policy === null ? [] : [policy];
   }
 
   get partLost(): string | null {
@@ -104,6 +119,14 @@ export class ServerLink implements RecordsLink {
     return text;
   }
 
+  names(prefix: string): AsyncGenerator<readonly string[]> {
+    return scanPages(this.#redis, prefix, namesOfStep);
+  }
+
+  readSome(names: readonly string[]): Promise<(string | null)[]> {
+    return this.#redis.mget(...names);
+  }
+
   async remove(name: string): Promise<void> {
     await this.#redis.del(name);
   }
@@ -146,7 +169,10 @@ export class ServerLink implements RecordsLink {
   async #requireSeeded(generation: string): Promise<void> {
     const meta = await this.#get(this.#names.meta);
     try {
-      if (generationOf(meta) === generation) return;
+      const check = (text: string): void => {
+        this.#seals.require(this.#names.meta, text);
+      };
+      if (generationOf(meta, check) === generation) return;
     } catch (error) {
       if (!(error instanceof MalformedRecord)) throw error;
     }

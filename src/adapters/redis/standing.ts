@@ -3,7 +3,7 @@ import { Acknowledgement } from './acknowledgement.js';
 import { freshMilliseconds, Lease } from './lease.js';
 import type { RecordsLink } from './records-link.js';
 import { StoreState } from './store-state.js';
-import type { BelievedState } from './store-state.js';
+import type { BelievedState, MetaCheck } from './store-state.js';
 
 /** What a gateway's standing depends on. */
 export interface StandingOptions {
@@ -11,6 +11,8 @@ export interface StandingOptions {
   readonly clock: Clock;
   /** How long records are served that can no longer be known to be true. */
   readonly maxStaleMilliseconds: number;
+  /** Refuses a meta record that may not be believed; null or left out: all are believed. */
+  readonly checkMeta?: MetaCheck | null;
   /** Whether any record is held. */
   readonly holds: () => boolean;
   /** Told once of what operators should know, though requests are answered. */
@@ -22,7 +24,7 @@ export interface StandingOptions {
  * connections that a beat used, and no others: those that are opened next may lead to another server.
  */
 export class Standing {
-  readonly state = new StoreState();
+  readonly state: StoreState;
   readonly lease: Lease;
   readonly acknowledgement: Acknowledgement;
   /** Whether Redis answered the newest beat. Where it did not, asking would cost a request time and bring nothing. */
@@ -44,6 +46,7 @@ export class Standing {
   constructor(options: StandingOptions) {
     this.#options = options;
     const { clock, maxStaleMilliseconds } = options;
+    this.state = new StoreState(options.checkMeta);
     this.lease = new Lease(clock, maxStaleMilliseconds);
     this.acknowledgement = new Acknowledgement(clock, maxStaleMilliseconds + freshMilliseconds);
   }

@@ -1,10 +1,12 @@
 import { MalformedRecord, parseMetaRecord, parseRecordText } from '../../gateway/records.js';
 import type { StoredMeta, StoreEntry } from '../../registry/ports.js';
 import { revisionIn } from './revision.js';
+import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
 /** Of a snapshot from before an upgrade, say: what was in force since then may be missing. */
 const noServers =
   'the meta record names no servers, though that of this store did: it is older, or of an earlier release of the registry';
+const goneBack = 'the meta record of the store is of an earlier generation';
 const notAsked = 'it is not known yet whether the store is seeded';
 
 /** What was read of a store, and is believed of it. */
@@ -27,6 +29,12 @@ export class StoreState {
   #highestRevision = 0;
   #isFormer = true;
   #notNamed: string | null = null;
+  readonly #check: MetaCheck | null;
+
+  /** @param check refuses a meta record that may not be believed; null: all are believed */
+  constructor(check: MetaCheck | null = null) {
+    this.#check = check;
+  }
 
   /** Why nothing could be decided when the store was last asked; null where it could. */
   get reason(): string | null {
@@ -61,10 +69,12 @@ export class StoreState {
     enrolledIn: string | null,
   ): BelievedState | null {
     try {
-      const { generation, servers: named, replicas = 0 } = readMetaRecord(meta);
+      const { generation, servers: named, replicas = 0 } = readMetaRecord(meta, this.#check ?? unchecked);
       const revision = revisionIn(newest);
       if (revision === null) throw new MalformedRecord('the revision is not a number');
       if (named === undefined && !this.#isFormer) throw new MalformedRecord(noServers);
+      // Sealed it may be, and put back by somebody: the registry writes what it should be. Its records would be believed again.
+      if (this.#check !== null && enrolledIn !== null && generation < enrolledIn) throw new MalformedRecord(goneBack);
       this.#notNamed = named === undefined || servers === null ? null : whyNotNamed(servers, named);
       const hasLost = generation === this.#generation && revision < this.#highestRevision;
       if (hasLost)
@@ -99,39 +109,65 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
  * The generation that a meta record names.
  * @throws MalformedRecord where there is no such record, or one that cannot be used
  */
-export function generationOf(meta: string | null): string {
-  return readMetaRecord(meta).generation;
+export function generationOf(meta: string | null, check: MetaCheck): string {
+  return readMetaRecord(meta, check).generation;
 }
+
+/** Refuses a meta record that may not be believed, before it is parsed. @throws MalformedRecord */
+export type MetaCheck = (text: string) => void;
 
 /**
  * A meta record as it is stored.
  * @throws MalformedRecord where there is none, or one that cannot be used
  */
-function readMetaRecord(meta: string | null): ReturnType<typeof parseMetaRecord> {
+function readMetaRecord(meta: string | null, check: MetaCheck): ReturnType<typeof parseMetaRecord> {
   if (meta === null) throw new MalformedRecord('the store is not seeded: it has no meta record');
   try {
-    return parseMetaRecord(parseRecordText(meta));
+    check(meta);
+  } catch (error) {
+    if (!(error instanceof MalformedRecord)) throw error;
+    const how = 'only sealed records are believed, and a registry with the same keys.recordSecretFile seals them all';
+    throw new MalformedRecord(`the meta record of the store cannot be believed: ${error.message}; ${how}`, error);
+  }
+  try {
+    return parseMetaRecord(parseRecordText(withoutSeal(meta)));
   } catch (error) {
     throw new MalformedRecord('the meta record of the store cannot be used', { cause: error });
   }
 }
 
-/** A meta record as it is stored; of no generation where it cannot be used, null where there is none. */
+const unchecked: MetaCheck = () => undefined;
+
+/** A meta record as it is stored, without its seal; of no generation where it cannot be used, null where there is none. */
 export function storedMeta(meta: string | null): StoredMeta | null {
   if (meta === null) return null;
   try {
-    return readMetaRecord(meta);
+    return readMetaRecord(meta, unchecked);
   } catch (error) {
     if (error instanceof MalformedRecord) return { generation: null };
     throw error;
   }
 }
 
-/** The generation of a meta record that names exactly these servers; null for any other. @param servers in their order */
-export function namesServers(meta: StoredMeta | null, servers: readonly string[]): string | null {
-  if (meta === null) return null;
-  if (meta.generation === null || servers.length === 0) return null;
-  return meta.servers?.join() === servers.join() ? meta.generation : null;
+/** How a meta record is sealed. */
+export function storedSeal(seals: Seals, name: string, meta: string | null): SealState {
+  return meta === null ? 'none' : seals.stateOf(name, meta);
+}
+
+/**
+ * The generation of a meta record that names exactly these servers, null for any other; and whether it is sealed.
+ * @param servers in their order
+ */
+export function readGeneration(
+  seals: Seals,
+  name: string,
+  text: string | null,
+  servers: readonly string[],
+): { generation: string | null; isSealed: boolean } {
+  const meta = storedMeta(text);
+  const isSealed = isProof(storedSeal(seals, name, text));
+  const isNamed = meta !== null && meta.generation !== null && servers.length > 0;
+  return { generation: isNamed && meta.servers?.join() === servers.join() ? meta.generation : null, isSealed };
 }
 
 /** Records with their names; null for one that is not there, or cannot be read. */
@@ -139,7 +175,8 @@ export function entriesOf(names: readonly string[], texts: readonly (string | nu
   return names.map((name, index) => ({ name, value: objectIn(texts[index] ?? null) }));
 }
 
-function objectIn(text: string | null): object | null {
+/** The object that a text is the JSON of; null where it is none. */
+export function objectIn(text: string | null): object | null {
   try {
     const value = text === null ? null : parseRecordText(text);
     return typeof value === 'object' ? value : null;

@@ -61,6 +61,10 @@ export class DataDirectory {
     return this.file('signing-key.pem');
   }
 
+  get recordSecretFile(): string {
+    return this.file('record-secret');
+  }
+
   get logSecretFile(): string {
     return this.file('access-log-secret');
   }
@@ -77,6 +81,11 @@ export class DataDirectory {
   /** Makes the token of administrators, where there is none yet. */
   async ensureAdminToken(): Promise<void> {
     await this.#writeSecret(this.adminTokenFile);
+  }
+
+  /** Makes the secret that seals records, where there is none yet. */
+  async ensureRecordSecret(): Promise<void> {
+    await this.#writeSecret(this.recordSecretFile);
   }
 
   /** Makes the secret of the access log, where there is none yet. */

@@ -11,6 +11,7 @@ import type { RunningRegistry } from '../../registry/start-registry.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { openRecords } from '../open-ports.js';
 import { readPepper } from '../read-pepper.js';
+import { readRecordSeals } from '../read-record-seals.js';
 import { redisAddressOf } from '../redis-address.js';
 import { redisOutageLog } from '../redis-outage-log.js';
 import { systemClock, systemTimers } from '../system-clock.js';
@@ -68,7 +69,8 @@ async function openBothSides(
 ): Promise<{ store: RecordsStore; records: Records; close: () => Promise<void> }> {
   if (config.keyStore.kind === 'redis') {
     const { redis } = config.keyStore;
-    const store = openRecordsStore(await redisAddressOf(redis), redis.prefix, redisOutageLog(log));
+    const seals = await readRecordSeals(config.keys.recordSecretFile);
+    const store = openRecordsStore(await redisAddressOf(redis), redis.prefix, redisOutageLog(log), seals);
     return { store, records: await openRecords(config, log), close: () => store.close() };
   }
   const memory = new MemoryRecords({}, undefined, {

@@ -1,15 +1,18 @@
 import { MemoryRecords } from '../../adapters/memory/memory-records.js';
 import type { StoredRecords } from '../../adapters/memory/memory-records.js';
 import { readRecordsFile } from '../../adapters/memory/records-file.js';
+import { withoutSeal, type Seals } from '../../adapters/redis/seal.js';
 import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
 import { OperatorError } from '../../config/operator-error.js';
 import type { Config } from '../../config/schema.js';
 import { lookupIdOf } from '../../gateway/api-key.js';
 import type { Pepper } from '../../gateway/api-key.js';
+import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import type { KeyStore } from '../../gateway/ports.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import { parseRecordText } from '../../gateway/records.js';
 import { readPepper } from '../read-pepper.js';
+import { readRecordSeals } from '../read-record-seals.js';
 import { redisAddressOf } from '../redis-address.js';
 
 /** Whose key a request has: by its id, by its merchant, or the key itself, which came from standard input. */
@@ -19,12 +22,16 @@ export type KeySought = { readonly keyId: string } | { readonly merchantId: stri
 export interface StoredRecord {
   readonly key: Readonly<Record<string, unknown>> | null;
   readonly merchant: Readonly<Record<string, unknown>> | null;
+  /** Whether the secret of records proves them, and what is wrong where it does not; null where there is no secret, or no record. */
+  readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
   /** Answers every question by this record, as a gateway would. */
   readonly keyStore: Pick<KeyStore, 'find'>;
 }
 
 /** Where records are, as they are stored. */
 interface Stored {
+  /** What is wrong with the seals of these records; null: they are sealed; undefined where nothing has to be. */
+  readonly sealProblem?: (names: readonly string[]) => string | null;
   /** By the name behind the prefix; null where there is none. */
   read(name: string): Promise<unknown>;
   /** Look-up ids and records. */
@@ -45,7 +52,8 @@ export async function findStoredRecord(config: Config, sought: KeySought): Promi
   }
   const redis = new RedisStoredRecords(await redisAddressOf(keyStore.redis), keyStore.redis.prefix);
   try {
-    return await recordIn(inRedis(redis), sought, environment, pepper);
+    const seals = await readRecordSeals(keys.recordSecretFile);
+    return await recordIn(inRedis(redis, keyStore.redis.prefix, seals), sought, environment, pepper);
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     const reason = error instanceof Error ? error.message : 'unknown reason';
@@ -69,10 +77,18 @@ async function recordIn(
   if (merchant !== null) records[`mg:merchant:${String(merchantId)}`] = merchant;
   if (records['mg:meta'] === null) delete records['mg:meta'];
   const known = new RecordKeyStore(new MemoryRecords(records));
+  const names = Object.keys(records).map((name) => name.slice('mg:'.length));
+  const problem = stored.sealProblem?.(names);
   return {
     key: asRecord(key),
     merchant: asRecord(merchant),
-    keyStore: { find: () => known.find(lookupId) },
+    seals: problem === undefined || key === null ? null : { proven: problem === null, problem },
+    keyStore: {
+      find: () => {
+        if (typeof problem === 'string') throw new KeyStoreUnavailable(problem);
+        return known.find(lookupId);
+      },
+    },
   };
 }
 
@@ -132,13 +148,35 @@ function inFile(records: StoredRecords): Stored {
   };
 }
 
-function inRedis(redis: RedisStoredRecords): Stored {
-  return {
-    read: async (name) => jsonIn(await redis.read(name)),
-    keys: async function* () {
-      for await (const [lookupId, text] of redis.keys()) yield [lookupId, jsonIn(text)] as const;
-    },
+function inRedis(redis: RedisStoredRecords, prefix: string, seals: Seals): Stored {
+  const problems = new Map<string, string | null>();
+  const seen = (name: string, text: string | null): unknown => {
+    if (text !== null) problems.set(name, problemOf(seals, prefix + name, text));
+    return jsonIn(text === null ? null : withoutSeal(text));
   };
+  return {
+    read: async (name) => seen(name, await redis.read(name)),
+    keys: async function* () {
+      for await (const [lookupId, text] of redis.keys()) yield [lookupId, seen(`key:${lookupId}`, text)] as const;
+    },
+    ...(seals.areOn
+      ? {
+          sealProblem: (names) => {
+            const unproven = names.find((name) => typeof problems.get(name) === 'string');
+            return unproven === undefined ? null : `${prefix}${unproven}: ${problems.get(unproven) ?? ''}`;
+          },
+        }
+      : {}),
+  };
+}
+
+function problemOf(seals: Seals, name: string, text: string): string | null {
+  try {
+    seals.require(name, text);
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }
 
 /** What a gateway does not read is handed on as a text, which is no record either. */

@@ -64,7 +64,7 @@ const cache = section(
       minimum: 1,
       maximum: 10_000_000,
       default: 100_000,
-      description: 'Records that are held.',
+      description: 'Keys that are held, and as many merchants. `config check` says what memory that takes.',
     }),
     maxAgeSeconds: Type.Integer({
       minimum: 0,
@@ -89,6 +89,11 @@ const cache = section(
       maximum: 86_400,
       default: 30,
       description: 'How long records are still used when the store cannot be asked. After that: 503.',
+    }),
+    preload: Type.Boolean({
+      default: true,
+      description:
+        'Read all records of the environment in the background, up to maxEntries, so that a short outage of the store refuses no key.',
     }),
   },
   { description: 'Records that a gateway holds, so that it need not ask for each request.' },
@@ -116,8 +121,13 @@ export const keys = section(
     pepperFile: optionalFile(
       'File with the secret for HMAC-SHA-256 of API keys. null: plain SHA-256. A change makes every key unknown.',
     ),
+    recordSecretFile: optionalFile(
+      'File with the secret that seals records in Redis, at least 32 bytes: the registry seals, and gateways with it ' +
+        'believe sealed records only. A second line is a second secret, which is accepted too, to replace one by the ' +
+        'other. null: not sealed. The registry gets it first.',
+    ),
   },
-  { description: 'How API keys are hashed.' },
+  { description: 'How API keys are hashed, and their records sealed.' },
 );
 
 /** The list of Tor exits. */

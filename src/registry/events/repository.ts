@@ -7,6 +7,7 @@ import type { Action, RegistryEvent } from './schema.js';
 /** An event to record. The snapshots are what administrators see, which holds no secret. */
 export interface NewEvent {
   readonly action: Action;
+  /** Empty where it is about no merchant that is known. */
   readonly merchantId: string;
   readonly keyId: string | null;
   readonly before: object | null;

@@ -11,7 +11,7 @@ export type Action = (typeof actions)[number];
 const actions = [
   ...(['merchant.created', 'merchant.changed', 'merchant.imported'] as const),
   ...(['key.created', 'key.revoked', 'key.reset', 'keys.imported'] as const),
-  ...(['merchant.held-back', 'merchant.lifted', 'key.held-back', 'key.lifted'] as const),
+  ...(['merchant.held-back', 'merchant.lifted', 'key.held-back', 'key.lifted', 'record.forged'] as const),
 ] as const;
 
 /** Who changed what, and when. */

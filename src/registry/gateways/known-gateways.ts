@@ -2,6 +2,7 @@ import type { Environment } from '../../policy/key-format.js';
 import { readHistory } from '../projection/history.js';
 import type { RecordsStore, SeenGateway } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { believedOf } from './believed.js';
 
 /** A gateway that is in the roster, or acknowledges. */
 export interface KnownGateway {
@@ -46,9 +47,10 @@ export interface GatewaySources {
  */
 export async function knownGateways(sources: GatewaySources): Promise<KnownGateways> {
   const { database, store, longestLifetimeMilliseconds } = sources;
-  const { generation, isOpen, opensAt } = await readHistory(database);
+  const history = await readHistory(database);
+  const { generation, isOpen, opensAt } = history;
   const rows = await database.selectFrom('gateways').selectAll().execute();
-  const seen = await store.gateways(rows.map(({ instance_id }) => instance_id));
+  const seen = believedOf(await store.gateways(rows.map(({ instance_id }) => instance_id)), rows, history);
   const rowOf = new Map(rows.map((row) => [row.instance_id, row]));
   const gateways = seen.gateways.flatMap((one): KnownGateway[] => {
     const { instanceId, acknowledgement, silentMilliseconds, clockSkewMilliseconds } = one;

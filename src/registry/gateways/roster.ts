@@ -7,6 +7,7 @@ import type { Clock, GatewayGrant, Logger, RecordsStore, SeenGateway, SeenGatewa
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBackLate } from '../restores/restores.js';
 import type { RegistryTables } from '../tables.js';
+import { believedOf } from './believed.js';
 
 type Row = Selectable<RegistryTables['gateways']>;
 
@@ -73,8 +74,9 @@ export class Roster {
     const epoch = projection.settledIn;
     if (epoch === null) return;
     const rows = await database.selectFrom('gateways').selectAll().execute();
-    const seen = await store.gateways(rows.map((row) => row.instance_id));
+    const found = await store.gateways(rows.map((row) => row.instance_id));
     const history = await readHistory(database);
+    const seen = believedOf(found, rows, history);
     if (seen.epoch !== epoch || seen.generation !== history.generation) {
       onWork();
       return;
@@ -89,7 +91,9 @@ export class Roster {
     const fresh = seen.gateways
       .filter((one) => !known.has(one.instanceId) && mayEnrol(one, history))
       .slice(0, mostAtOnce);
-    if ((over.length > 0 || fresh.length > 0) && !(await this.#write(over, fresh))) return;
+    const sealing = rows.filter(({ instance_id, seals }) => seals === 0 && byId.get(instance_id)?.isSealed === true);
+    const isDue = over.length > 0 || fresh.length > 0 || sealing.length > 0;
+    if (isDue && !(await this.#write({ over, fresh, sealing }))) return;
     // One of an earlier release holds records while it is not in the roster: its acknowledgement is all that names it then.
     const current = over.filter(({ version }) => version !== null);
     if (current.length > 0) await store.removeGateways(current.map((row) => row.instance_id));
@@ -105,11 +109,22 @@ export class Roster {
   }
 
   /** @returns false where the lease was lost */
-  async #write(over: readonly Row[], fresh: readonly SeenGateway[]): Promise<boolean> {
+  async #write({
+    over,
+    fresh,
+    sealing,
+  }: {
+    readonly over: readonly Row[];
+    readonly fresh: readonly SeenGateway[];
+    readonly sealing: readonly Row[];
+  }): Promise<boolean> {
     const { projection, clock, logger, longestLifetimeMilliseconds } = this.#options;
     const isKept = await projection.lease.finish({ names: [], revision: 0 }, async (transaction) => {
       for (const { instance_id } of over) {
         await transaction.deleteFrom('gateways').where('instance_id', '=', instance_id).execute();
+      }
+      for (const { instance_id } of sealing) {
+        await transaction.updateTable('gateways').set({ seals: 1 }).where('instance_id', '=', instance_id).execute();
       }
       if (fresh.length === 0) return;
       // A change of its own: a database that was restored without it lacks a change that was published.
@@ -170,7 +185,7 @@ function mayEnrol({ acknowledgement }: SeenGateway, { generation }: History): bo
 }
 
 function rowOf(
-  { instanceId, acknowledgement }: SeenGateway,
+  { instanceId, acknowledgement, isSealed }: SeenGateway,
   {
     revision,
     now,
@@ -185,6 +200,6 @@ function rowOf(
     version: acknowledgement?.version ?? null,
     first_seen: now,
     lifetime_milliseconds: Math.min(lifetime, longestLifetimeMilliseconds),
-    revision,
+    ...{ revision, seals: isSealed ? 1 : 0 },
   };
 }

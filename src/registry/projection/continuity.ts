@@ -58,11 +58,15 @@ export class Continuity {
     this.#accountedIn = isAccounted ? generation : null;
   }
 
-  /** Whether the store is what this database says that it was left as. */
-  async holds(look: StoreLook, history: History): Promise<boolean> {
+  /**
+   * Whether the store is what this database says that it was left as.
+   * @param isForged somebody else has written the meta record, which then says nothing
+   */
+  async holds(look: StoreLook, history: History, isForged = false): Promise<boolean> {
     const { meta, servers, revision, change, isWhole } = look;
-    if (!isWhole || meta?.generation !== history.generation || history.published === null) return false;
-    if (history.servers?.join() !== servers.join() || meta.servers?.join() !== servers.join()) return false;
+    if (!isWhole || history.published === null || history.servers?.join() !== servers.join()) return false;
+    const isOwn = meta?.generation === history.generation && meta.servers?.join() === servers.join();
+    if (!isOwn && !isForged) return false;
     if (revision < history.published.revision || revision > history.revision) return false;
     return change !== null && change === (await changeOf(this.#options.database, history, revision));
   }

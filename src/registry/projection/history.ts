@@ -1,3 +1,4 @@
+import { decodeTime, encodeTime } from 'ulid';
 import type { Position } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
@@ -15,6 +16,8 @@ export interface History {
   readonly opensAt: number | null;
   /** The newest change that was published in this generation; null where none was. */
   readonly published: Position | null;
+  /** The names of the secrets by one of which each record in the store is sealed; empty where one may be unsealed. */
+  readonly sealedBy: readonly string[];
 }
 
 /** The name of a change that an earlier release made. */
@@ -31,6 +34,7 @@ export async function readHistory(database: RegistryDatabase): Promise<History> 
     opensAt: row.opens_at,
     published:
       row.published_change === null ? null : { revision: row.published_revision, change: row.published_change },
+    sealedBy: row.sealed_change === row.published_change ? (row.sealed_by?.split(',') ?? []) : [],
   };
 }
 
@@ -66,6 +70,7 @@ export async function beginGeneration(
     .updateTable('revision')
     .set((it) => ({
       ...{ generation, servers: null, is_open: 0, opens_at: null, published_revision: 0, published_change: null },
+      ...{ sealed_by: null, sealed_change: null },
       // Changes are counted up meanwhile.
       value: it.case().when('value', '<', revision).then(revision).else(it.ref('value')).end(),
     }))
@@ -74,7 +79,41 @@ export async function beginGeneration(
 
 /** Takes down what was published. Belongs in the transaction that removes it from the outbox. */
 export async function notePublished(transaction: RegistryDatabase, { revision, change }: Position): Promise<void> {
-  await transaction.updateTable('revision').set({ published_revision: revision, published_change: change }).execute();
+  await transaction
+    .updateTable('revision')
+    .set((it) => ({
+      ...{ published_revision: revision, published_change: change },
+      // Unless an earlier release has published in between, which seals nothing.
+      sealed_change: it.case().when('sealed_change', '=', it.ref('published_change')).then(change).else(null).end(),
+    }))
+    .execute();
+}
+
+/** Takes down that each record in the store is sealed by one of these secrets. @param sealedBy their names; empty: one may be unsealed */
+export async function noteSealed(transaction: RegistryDatabase, sealedBy: readonly string[]): Promise<void> {
+  await transaction
+    .updateTable('revision')
+    .set((it) => ({
+      sealed_by: sealedBy.length === 0 ? null : sealedBy.join(),
+      sealed_change: it.ref('published_change'),
+    }))
+    .execute();
+}
+
+const sortable = /^r_([0-9A-HJKMNP-TV-Z]{26})$/;
+const latestTime = 2 ** 48 - 1;
+
+/**
+ * A name for a new generation that sorts behind those that are known: gateways believe no record of an earlier one, and clocks go back.
+ * @param made by the clock
+ */
+export function laterGeneration(made: string, known: readonly (string | null | undefined)[]): string {
+  const latest = known.reduce<string>((one, other) => (typeof other === 'string' && other > one ? other : one), '');
+  if (made > latest) return made;
+  const [, ulid = ''] = sortable.exec(latest) ?? [];
+  if (ulid === '' || !sortable.test(made)) return made;
+  const time = decodeTime(ulid);
+  return time >= latestTime ? made : `r_${encodeTime(time + 1)}${made.slice(-16)}`;
 }
 
 /** Takes down which servers hold what this database says. @param opensAt null: every gateway that may use a record is known */

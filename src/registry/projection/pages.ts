@@ -2,7 +2,8 @@ import type { RecordsStore, StoreEntry } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { keyEntry, merchantEntry, recordPrefixes, unknownNames } from './current-records.js';
 
-const pageLength = 500;
+/** How many records or names make a page. */
+export const pageLength = 500;
 
 /** Every record of the database, in pages, merchants first. A page is read when it is asked for, so it is current then. */
 export async function* storedPages(database: RegistryDatabase): AsyncGenerator<StoreEntry[]> {

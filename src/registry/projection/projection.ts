@@ -1,13 +1,17 @@
+import type { MetaRecord } from '../../gateway/records.js';
 import type { Clock, Logger, Position, RecordsStore, StoreLook } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { Continuity } from './continuity.js';
-import { notePublished, noteServers, readHistory } from './history.js';
+import { EvictionGuard } from './eviction-guard.js';
+import { notePublished, noteSealed, noteServers, readHistory } from './history.js';
 import type { History } from './history.js';
 import { Lease, type LeaseOptions } from './lease.js';
 import { isWaiting, oldestChanges, removeChanges } from './outbox.js';
 import { OwnStore } from './own-store.js';
-import { isMeta, Rebuild } from './rebuild.js';
+import { Rebuild } from './rebuild.js';
+import { RecordRepairs, type RepairFigures } from './record-repairs.js';
 import { RecordsWriter } from './records-writer.js';
+import { Sealing } from './sealing.js';
 
 /** What a projection works with. */
 export interface ProjectionOptions extends LeaseOptions {
@@ -37,10 +41,13 @@ const nothing = { names: [], revision: 0 };
 export class Projection {
   readonly #options: ProjectionOptions;
   readonly lease: Lease;
+  readonly eviction: EvictionGuard;
   readonly #own: OwnStore;
   readonly #continuity: Continuity;
   readonly #writer: RecordsWriter;
   readonly #rebuilding: Rebuild;
+  readonly #repairs: RecordRepairs;
+  readonly #sealing: Sealing;
   readonly #monotonic: () => number;
   #isHolder = false;
   /** The epoch of the store in which this process has begun to write. */
@@ -54,11 +61,18 @@ export class Projection {
     this.#options = options;
     this.#monotonic = options.monotonic ?? (() => performance.now());
     this.lease = new Lease(options);
+    this.eviction = new EvictionGuard(options.store);
     this.#own = new OwnStore({ ...options, mayGoOn: () => this.#mayGoOn() });
     this.#continuity = new Continuity(options);
     this.#writer = new RecordsWriter({ ...options, lease: this.lease });
+    const [lease, monotonic, isContinuous] = [this.lease, this.#monotonic, () => this.#isContinuous()];
+    this.#repairs = new RecordRepairs({ ...options, lease, monotonic, isContinuous });
+    this.#sealing = new Sealing({
+      ...{ ...options, lease, writer: this.#writer },
+      drain: async () => (await this.#mayGoOn()) && (await this.#drain(this.#begunIn)),
+    });
     this.#rebuilding = new Rebuild({
-      ...{ ...options, lease: this.lease, writer: this.#writer, mayGoOn: () => this.#mayGoOn() },
+      ...{ ...options, lease, writer: this.#writer, mayGoOn: () => this.#mayGoOn() },
       onBegun: (generation, loss) => {
         this.#continuity.begun(generation, loss);
       },
@@ -85,6 +99,11 @@ export class Projection {
     return this.#opening === null ? null : Math.max(0, this.#opening.at - this.#monotonic());
   }
 
+  /** What was compared with the database, and repaired. */
+  get repairFigures(): RepairFigures {
+    return this.#repairs.figures;
+  }
+
   /** Projects everything that is waiting, and the whole database where the store does not hold it. */
   async run(): Promise<void> {
     try {
@@ -105,11 +124,14 @@ export class Projection {
     const { database, store } = this.#options;
     // Whoever cannot reach the store must not keep the lease from those who can.
     this.#hasReachedStore = false;
+    // First: a server that is full refuses to be looked at.
+    await this.eviction.look();
     const before = await store.look();
     this.#hasReachedStore = true;
+    // Nor whoever cannot seal it.
+    this.#sealing.require(before, await readHistory(database));
     if (!(await this.lease.take())) {
-      this.#isHolder = false;
-      this.#opening = null;
+      [this.#isHolder, this.#opening] = [false, null];
       this.#unsettle();
       return;
     }
@@ -119,24 +141,31 @@ export class Projection {
     if (look.servers.length === 0)
       throw new Error('Redis does not tell its run id: allow the registry INFO (ACL: +info)');
     const history = await readHistory(database);
+    this.#sealing.require(look, history);
+    const holds = await this.#holds(look, history);
+    const credible = this.#sealing.credible(look, history);
     // Before anything is written: a registry that is wrong here must not get into the way of the right one.
-    if (look.meta !== null && !(await this.#own.require(look.meta, history))) return;
+    if (!holds && look.meta !== null && !(await this.#own.require(credible.meta ?? { generation: null }, history)))
+      return;
     if (this.#begunIn !== look.epoch) await store.begin();
     this.#begunIn = look.epoch;
-    if (await this.#continuity.holds(look, history)) await this.#goOn(look, history);
-    else if (!(await this.#rebuild(look, history))) return;
+    this.eviction.written();
+    const meta = holds ? await this.#goOn(look, history) : null;
+    if (holds ? meta === null : !(await this.#rebuild(credible, history))) return;
     this.#settledIn = look.epoch;
     this.#continuity.settled(await readHistory(database));
-    await this.#drain();
+    if (meta === null || (await this.#sealing.run(meta, history))) await this.#drain(look.epoch);
   }
 
-  /** Nothing was lost. Another process may have ended while it waited for gateways: then the wait begins anew. */
-  async #goOn({ meta, replicas }: StoreLook, { generation, isOpen, servers, published }: History): Promise<void> {
-    const { store, longestLifetimeMilliseconds } = this.#options;
-    // Another replica can take the server's place: gateways have to know how many.
-    if (isMeta(meta) && published !== null && replicas > (meta.replicas ?? 0)) {
-      await store.complete({ ...meta, replicas }, published);
-    }
+  /**
+   * Nothing was lost. Another process may have ended while it waited for gateways: then the wait begins anew.
+   * @returns the meta record; null where this process projects no more
+   */
+  async #goOn(look: StoreLook, history: History): Promise<MetaRecord | null> {
+    const { longestLifetimeMilliseconds } = this.#options;
+    const { generation, isOpen, servers } = history;
+    if (!(await this.#sealing.begin(history))) return null;
+    const meta = await this.#sealing.restore(look, history);
     if (isOpen) this.#opening = null;
     else if (this.#opening?.generation !== generation) {
       const opensAt = this.#wait(generation, longestLifetimeMilliseconds);
@@ -145,6 +174,7 @@ export class Projection {
       const opened = { servers: servers ?? [], opensAt: null };
       if (await this.lease.finish(nothing, (transaction) => noteServers(transaction, opened))) this.#opening = null;
     }
+    return meta;
   }
 
   /** Begins to wait for gateways that may have been forgotten. @returns until when, in milliseconds since 1970; null: it need not */
@@ -154,12 +184,16 @@ export class Projection {
   }
 
   /** @returns whether this process still projects */
-  async #drain(): Promise<boolean> {
+  async #drain(epoch: number | null): Promise<boolean> {
     const { database, store, session, onPublished } = this.#options;
     let { published } = await readHistory(database);
     for (let isFirst = true; ; isFirst = false) {
       if (!isFirst && !(await this.#mayGoOn())) return false;
       const batch = await oldestChanges(database);
+      // Before the changes: a forged record of a later revision would be taken for one of a lost history.
+      const step = await this.#repairs.step(epoch, batch === null);
+      if (step === 'lost') return this.#unsettle();
+      if (batch === null && step === 'more') continue;
       if (batch === null) return true;
       await this.#writer.write(batch);
       // What was put back to be written once more has an older number; gateways must see none that goes back.
@@ -189,7 +223,18 @@ export class Projection {
     return this.lease.finish(nothing, async (transaction) => {
       await notePublished(transaction, written);
       await noteServers(transaction, { servers: look.servers, opensAt });
+      await noteSealed(transaction, this.#options.store.sealIds.slice(0, 1));
     });
+  }
+
+  #holds(look: StoreLook, history: History): Promise<boolean> {
+    return this.#continuity.holds(look, history, this.#sealing.isForged(look, history));
+  }
+
+  async #isContinuous(): Promise<boolean> {
+    const { database, store } = this.#options;
+    const look = await store.look();
+    return look.epoch === this.#begunIn && this.#holds(look, await readHistory(database));
   }
 
   async #mayGoOn(): Promise<boolean> {
@@ -197,8 +242,9 @@ export class Projection {
     return !shouldStop() && (await this.lease.take());
   }
 
-  #unsettle(): void {
-    this.#settledIn = null;
-    this.#begunIn = null;
+  #unsettle(): false {
+    this.#repairs.rest();
+    [this.#settledIn, this.#begunIn] = [null, null];
+    return false;
   }
 }

@@ -1,6 +1,8 @@
 import { DatabaseError } from '../../database/database-error.js';
-import type { Logger, Timers } from '../ports.js';
+import type { Logger, Timers, WatchedRecords } from '../ports.js';
+import type { EvictionGuard } from './eviction-guard.js';
 import { Projection, type ProjectionOptions } from './projection.js';
+import type { RepairFigures } from './record-repairs.js';
 
 /** How a projector runs. */
 export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop' | 'onPublished'> {
@@ -9,6 +11,8 @@ export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop' |
 
 /** How often changes of other processes, and an emptied store, are looked for. */
 const pollMilliseconds = 1000;
+/** Whoever forges records in a loop must not have this process do nothing else. */
+const betweenRepairsMilliseconds = 20;
 const firstPauseMilliseconds = 100;
 const longestPauseMilliseconds = 10_000;
 /** A database says nothing when it can be used again. */
@@ -43,6 +47,7 @@ export class Projector {
     this.#session = options.session;
     this.#timers = timers;
     this.#logger = logger;
+    void this.#watch(options.store.watched);
   }
 
   /** Begins as soon as possible; where it is at it, it will look once more. */
@@ -83,9 +88,19 @@ export class Projector {
     return this.#failures > 0;
   }
 
+  /** What Redis does with the store, as far as an operator has to see to it. */
+  get eviction(): Pick<EvictionGuard, 'evictedKeys' | 'warnings'> {
+    return this.#projection.eviction;
+  }
+
   /** Whether every record of this revision, and of those before it, is in the store. */
   hasProjected(revision: number): Promise<boolean> {
     return this.#projection.hasProjected(revision);
+  }
+
+  /** What was compared with the database, and repaired. */
+  get repairFigures(): RepairFigures {
+    return this.#projection.repairFigures;
   }
 
   /** What the roster is kept by: this process alone while it projects. */
@@ -102,6 +117,15 @@ export class Projector {
       await this.#projection.end();
     } catch (error) {
       this.#logger?.warn({ err: error }, 'the lease of the projection could not be given up; it ends by itself');
+    }
+  }
+
+  /** Begins where somebody has changed a record, or notices were lost. What has failed is tried again in its own time. */
+  async #watch(watched: WatchedRecords | null): Promise<void> {
+    while (watched !== null && !this.#isStopped) {
+      await watched.next();
+      if (!this.isFailing) this.wake();
+      await new Promise<void>((resolve) => void this.#timers.after(betweenRepairsMilliseconds, resolve));
     }
   }
 

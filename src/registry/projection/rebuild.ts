@@ -4,7 +4,7 @@ import type { Clock, Logger, Position, RecordsStore, StoredMeta, StoreLook } fro
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBackFromReports, holdBackFromStore, noteRestore } from '../restores/restores.js';
 import type { Loss } from './continuity.js';
-import { beginGeneration, databaseName, readHistory } from './history.js';
+import { beginGeneration, databaseName, laterGeneration, readHistory } from './history.js';
 import type { History } from './history.js';
 import type { Lease } from './lease.js';
 import { oldestChanges } from './outbox.js';
@@ -52,8 +52,8 @@ export class Rebuild {
     { before, loss }: { readonly before: History; readonly loss: Loss },
   ): Promise<Rebuilt | null> {
     const { database, store, clock, writer, newGeneration, onBegun, logger } = this.#options;
-    const generation = newGeneration();
     const { meta, servers } = look;
+    const generation = laterGeneration(newGeneration(), [before.generation, meta?.generation]);
     const details = {
       ...{ generation, before: before.generation, inStore: meta?.generation ?? null, servers },
       ...{ revision: before.revision, revisionInStore: look.revision, waitMilliseconds: loss.waitMilliseconds },

@@ -1,7 +1,7 @@
 import type { RecordsStore, StoreEntry } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { currentRecords } from './current-records.js';
-import { beginGeneration, readHistory } from './history.js';
+import { beginGeneration, laterGeneration, readHistory } from './history.js';
 import type { Lease } from './lease.js';
 import type { Batch } from './outbox.js';
 
@@ -25,7 +25,9 @@ export class RecordsWriter {
   /** Writes the records of some changes as they are now. @throws Error as `rewrite` */
   async write({ names, revision }: Batch): Promise<void> {
     const { database, store } = this.#options;
-    await this.#replaceStrange(await store.write(await currentRecords(database, names), revision), names);
+    const { generation } = await readHistory(database);
+    const records = await currentRecords(database, names);
+    await this.#replaceStrange(await store.write(records, revision, generation), names);
   }
 
   /**
@@ -33,7 +35,8 @@ export class RecordsWriter {
    * @throws Error where the store has one of a later change than the database knows; the next pass writes everything anew
    */
   async rewrite(entries: readonly StoreEntry[], revision: number): Promise<void> {
-    const stayed = await this.#options.store.rewrite(entries, revision);
+    const { generation } = await readHistory(this.#options.database);
+    const stayed = await this.#options.store.rewrite(entries, revision, generation);
     await this.#replaceStrange(
       stayed,
       entries.map(({ name }) => name),
@@ -48,15 +51,15 @@ export class RecordsWriter {
   async #replaceStrange(stayed: number, names: readonly string[]): Promise<void> {
     const { database, store, newGeneration, lease } = this.#options;
     for (let highest = stayed; highest > 0;) {
-      const { revision } = await readHistory(database);
+      const { generation, revision } = await readHistory(database);
       if (highest > revision) {
-        const begun = { generation: newGeneration(), revision: highest };
+        const begun = { generation: laterGeneration(newGeneration(), [generation]), revision: highest };
         await lease.finish({ names: [], revision: 0 }, (transaction) => beginGeneration(transaction, begun));
         throw new Error(
           `the store has a record of revision ${highest}, which the database has not come to; all is written anew`,
         );
       }
-      highest = await store.rewrite(await currentRecords(database, names), revision);
+      highest = await store.rewrite(await currentRecords(database, names), revision, generation);
     }
   }
 }

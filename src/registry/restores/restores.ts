@@ -71,9 +71,13 @@ export async function holdBackFromReports(
   const { store } = options;
   const names: string[] = [];
   let count = 0;
-  for await (const { name, instanceId, entries } of store.reports()) {
-    count += await holdBack({ ...options, onChange }, entries, instanceId, uncompared);
+  const sealing = await options.database.selectFrom('gateways').select('instance_id').where('seals', '=', 1).execute();
+  const mustSeal = new Set(sealing.map(({ instance_id }) => instance_id));
+  for await (const { name, instanceId, entries, isSealed } of store.reports()) {
     names.push(name);
+    // Somebody else may have written it, and good keys would be held back.
+    if (!isSealed && mustSeal.has(instanceId)) continue;
+    count += await holdBack({ ...options, onChange }, entries, instanceId, uncompared);
   }
   if (names.length > 0) await store.removeReports(names);
   return count;

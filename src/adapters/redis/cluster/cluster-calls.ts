@@ -7,7 +7,12 @@ import { slotOf } from './hash-slots.js';
 export interface NamedCall {
   readonly name: string;
   readonly command: readonly string[];
+  /** Whether the answer is to be a Buffer where it would be a text. */
+  readonly inBytes?: boolean;
 }
+
+/** Stands for an answer that is an error of its own, and none of the store. @throws the error where it is one of the store */
+type Rescue = (error: unknown) => unknown;
 
 /** The slot has another owner than the map says; when the masters have agreed on a new one, it can be tried again. */
 export class SlotMoved extends KeyStoreUnavailable {
@@ -18,23 +23,29 @@ export class SlotMoved extends KeyStoreUnavailable {
 }
 
 const callsAtATime = 500;
+const asking = { command: ['ASKING'] };
 
 /**
  * Asks the master of the name's slot. While the slot is being moved, a name that has gone ahead is asked for where it is.
  * @throws SlotMoved
  * @throws Error where it cannot be asked, or refuses
  */
-export async function callOne(masters: ClusterMasters, { name, command }: NamedCall): Promise<unknown> {
+export async function callOne(masters: ClusterMasters, call: NamedCall): Promise<unknown> {
+  const { name, command } = call;
   const [verb = '', ...args] = command;
   try {
     return await masters.owner(slotOf(name)).commands.call(verb, ...args);
   } catch (error) {
-    return follow(masters, command, error);
+    return follow(masters, call, error);
   }
 }
 
 /** Asks about many names, in bounded batches; the answers are in the order of the calls. Some may have had effect when it rejects. */
-export async function callEach(masters: ClusterMasters, calls: readonly NamedCall[]): Promise<unknown[]> {
+export async function callEach(
+  masters: ClusterMasters,
+  calls: readonly NamedCall[],
+  rescue?: Rescue,
+): Promise<unknown[]> {
   const answers = new Array<unknown>(calls.length);
   const indexesOf = new Map<ClusterMaster, number[]>();
   calls.forEach(({ name }, index) => {
@@ -48,11 +59,14 @@ export async function callEach(masters: ClusterMasters, calls: readonly NamedCal
       const batch = indexes.slice(start, start + callsAtATime);
       const results = await inOneGo(
         master,
-        batch.map((index) => calls[index]?.command ?? []),
+        batch.map((index) => calls[index]),
       );
       for (const [at, [error, answer]] of results.entries()) {
         const index = batch[at] ?? 0;
-        answers[index] = error === null ? answer : await follow(masters, calls[index]?.command ?? [], error);
+        const followed = error === null ? answer : follow(masters, calls[index], error);
+        answers[index] = await (followed instanceof Promise && rescue !== undefined
+          ? followed.catch(rescue)
+          : followed);
       }
     }
   });
@@ -65,7 +79,7 @@ export function asText(answer: unknown): string | null {
   return typeof answer === 'string' ? answer : null;
 }
 
-async function follow(masters: ClusterMasters, command: readonly string[], error: unknown): Promise<unknown> {
+async function follow(masters: ClusterMasters, call: NamedCall | undefined, error: unknown): Promise<unknown> {
   const [kind, , place = ''] = error instanceof Error ? error.message.split(' ') : [];
   if (kind === 'MOVED') {
     masters.doubt();
@@ -75,16 +89,20 @@ async function follow(masters: ClusterMasters, command: readonly string[], error
   const target = masters.all.find((master) => master.isAt(place));
   // What is not listened to must not be believed.
   if (target === undefined) throw new Error('a slot is being moved to a node that is not known yet');
-  const [, [failure, answer] = [null, null]] = await inOneGo(target, [['ASKING'], command]);
+  const [, [failure, answer] = [null, null]] = await inOneGo(target, [asking, call]);
   if (failure !== null) throw failure;
   return answer;
 }
 
 async function inOneGo(
   { commands }: ClusterMaster,
-  batch: readonly (readonly string[])[],
+  batch: readonly (Omit<NamedCall, 'name'> | undefined)[],
 ): Promise<[Error | null, unknown][]> {
   const pipeline = commands.pipeline();
-  for (const [verb = '', ...args] of batch) pipeline.call(verb, ...args);
+  for (const call of batch) {
+    const [verb = '', ...args] = call?.command ?? [];
+    if (call?.inBytes === true) pipeline.callBuffer(verb, ...args);
+    else pipeline.call(verb, ...args);
+  }
   return (await pipeline.exec()) ?? [];
 }

@@ -3,7 +3,8 @@ import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
 import type { RecordNames } from '../record-names.js';
 import type { AcknowledgementText, LinkEvents, RecordsLink } from '../records-link.js';
-import { asText, callOne } from './cluster-calls.js';
+import { namesOfStep, scanPages } from '../scan-names.js';
+import { asText, callEach, callOne } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
 import { slotCount, slotOf } from './hash-slots.js';
 import { parseSlotMarker } from './slot-marker.js';
@@ -35,6 +36,10 @@ export class ClusterLink implements RecordsLink {
     return this.#masters.runIds;
   }
 
+  get policies(): readonly string[] {
+    return [...new Set(this.#masters.all.flatMap(({ policy }) => policy ?? []))];
+  }
+
   get partLost(): string | null {
     const { missing } = this.#proofs;
     return missing === 0 ? null : `${missing} of the ${slotCount} slots of the Cluster lack changes that were made`;
@@ -61,6 +66,24 @@ export class ClusterLink implements RecordsLink {
       throw new KeyStoreUnavailable('a slot of the Cluster lacks changes that were made');
     const text = await this.#get(name);
     return text ?? this.#readWithMarker(name, slot, generation);
+  }
+
+  async *names(prefix: string): AsyncGenerator<readonly string[]> {
+    for (const { commands } of this.#masters.all) yield* scanPages(commands, prefix, namesOfStep);
+  }
+
+  async readSome(names: readonly string[]): Promise<(string | null | undefined)[]> {
+    const slots = names.map(slotOf);
+    const areWhole = await Promise.all(slots.map((slot) => this.#proofs.provesWhole(slot)));
+    // MGET of one name each: they are in different slots, and GET has an error for what is no text.
+    const answers = await callEach(
+      this.#masters,
+      names.map((name) => ({ name, command: ['MGET', name] })),
+    );
+    return answers.map((answer, index) => {
+      if (areWhole[index] !== true || !this.#proofs.isWhole(slots[index] ?? 0)) return undefined;
+      return asText(Array.isArray(answer) ? answer[0] : null);
+    });
   }
 
   async write({ name, text, lifetimeMilliseconds }: AcknowledgementText): Promise<void> {

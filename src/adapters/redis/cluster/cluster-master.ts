@@ -78,6 +78,11 @@ export class ClusterMaster {
     return this.#same.facts?.runId ?? null;
   }
 
+  /** What it does when it is full; null where it does not say. */
+  get policy(): string | null {
+    return this.#same.facts?.policy ?? null;
+  }
+
   /** Whether a redirection to this place means this master. */
   isAt(place: string): boolean {
     const colon = place.lastIndexOf(':');

@@ -7,35 +7,29 @@ import type {
   SeenGateways,
   StoreEntry,
   StoreLook,
+  StoreMemory,
 } from '../../../registry/ports.js';
 import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
 import { GatewayDirectory } from '../gateway-directory.js';
+import type { DirectoryTexts } from '../gateway-directory.js';
 import { InactiveReports } from '../inactive-reports.js';
 import { Outage } from '../outage.js';
 import type { OutageEvents } from '../outage.js';
+import { asText as textOf } from '../read-texts.js';
 import { RecordNames } from '../record-names.js';
-import { highestThatStayed, recordWrite } from '../record-write.js';
-import { changeIn, changeText, highestRevision, revisionIn } from '../revision.js';
-import { factsOf } from '../same-server.js';
+import { RecordWatch, type Replacement } from '../record-watch.js';
+import { entryText, recordWrite, writeRecords } from '../record-write.js';
+import { changeIn, revisionIn } from '../revision.js';
 import { scanNames } from '../scan-names.js';
-import { entriesOf, namesServers, storedMeta } from '../store-state.js';
+import { noSeals, type Seals } from '../seal.js';
+import { entriesOf, readGeneration, storedMeta, storedSeal } from '../store-state.js';
 import { asText, callEach, callOne } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
+import { publishUnlessFurther } from './cluster-publish.js';
+import { readEach, replaceEach } from './cluster-repair.js';
+import { MasterServers } from './master-servers.js';
 import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
-
-/**
- * A registry that was paused, and whose lease another one has, wakes with an older revision: gateways would take the store for one
- * that has lost changes. What is no revision is replaced.
- * KEYS: the revision, the change. ARGV: those to be published. Returns whether they were.
- */
-const unlessFurther = `
-  local named = tonumber(redis.pcall('GET', KEYS[1]) or '')
-  local isRevision = named and named % 1 == 0 and named <= ${highestRevision}
-  if isRevision and named > tonumber(ARGV[1]) then return 0 end
-  redis.call('SET', KEYS[2], ARGV[2])
-  redis.call('SET', KEYS[1], ARGV[1])
-  return 1`;
 
 /**
  * The gateways' store on the masters of a Cluster, as the registry writes it: records, then the markers of their slots,
@@ -48,32 +42,34 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly #masters: ClusterMasters;
   readonly #proofs: SlotProofs;
   readonly #prefix: string;
+  readonly #seals: Seals;
   readonly #names: RecordNames;
   readonly #directory: GatewayDirectory;
   readonly #reports: InactiveReports;
+  readonly watched: RecordWatch;
   readonly #outage: Outage;
   /** What the masters were when everything began to be written anew. */
   #base = -1;
-  /** The run ids of all masters, in their order, as they were in an epoch. */
-  #servers: { readonly epoch: number; readonly runIds: readonly string[] } = { epoch: -1, runIds: [] };
+  readonly #servers: MasterServers;
 
-  constructor(address: RedisAddress, prefix: string, events: OutageEvents) {
-    this.#prefix = prefix;
-    this.#names = new RecordNames(prefix);
+  constructor(address: RedisAddress, prefix: string, events: OutageEvents, seals = noSeals) {
+    [this.#prefix, this.#seals, this.#names] = [prefix, seals, new RecordNames(prefix)];
     this.#outage = new Outage(events);
     const [gateways, reports] = [this.#names.gateway(''), this.#names.inactivePrefix];
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();
+      this.watched.missed();
     };
     const masters = new ClusterMasters({
       address,
-      prefixes: [gateways, reports],
+      prefixes: [gateways, reports, ...this.#names.recordPrefixes],
       onError: this.#outage.failed,
       events: {
         onChanged: (names) => {
           this.#directory.heard(names);
           this.#reports.noticed(names);
+          this.watched.noticed(names);
         },
         onEverythingChanged: missed,
         onListening: missed,
@@ -85,9 +81,10 @@ export class ClusterRecordsStore implements RecordsStore {
       reports,
       (prefix) => this.#scan(prefix),
       (name) => this.#get(name),
+      seals,
     );
     this.#directory = new GatewayDirectory({
-      prefix: gateways,
+      ...{ prefix: gateways, seals },
       // An acknowledgement may be at a master that is not known yet, so nothing is said before all agree who they are.
       hearing: true,
       get epoch() {
@@ -97,15 +94,27 @@ export class ClusterRecordsStore implements RecordsStore {
       names: () => this.#scan(gateways),
       read: (names) => this.#read(names),
     });
+    const source = {
+      ...{ prefix, epoch: () => masters.epoch, catchUp: () => masters.catchUp() },
+      textOf: entryText.bind(null, seals, prefix),
+      read: (names: readonly string[]) => readEach(masters, names),
+      replace: (records: readonly Replacement[]) => replaceEach(masters, records),
+    };
+    this.watched = new RecordWatch(source, this.#names.recordPrefixes);
     this.#masters = masters;
+    this.#servers = new MasterServers(masters);
     this.#proofs = new SlotProofs(masters, this.#names);
     masters.agree().catch(() => undefined);
+  }
+
+  get sealIds(): readonly string[] {
+    return this.#seals.ids;
   }
 
   async look(): Promise<StoreLook> {
     await this.#agree();
     const epoch = this.#masters.epoch;
-    const servers = await this.#readServers();
+    const servers = await this.#servers.runIds();
     const meta = await this.#get(this.#names.meta);
     await this.#proofs.check(meta ?? '', storedMeta(meta)?.generation ?? '');
     const [revisionText, named] = await Promise.all([
@@ -115,8 +124,13 @@ export class ClusterRecordsStore implements RecordsStore {
     const revision = revisionIn(revisionText) ?? 0;
     return {
       ...{ epoch, servers, replicas: 0, isWhole: this.#proofs.missing === 0 },
-      ...{ meta: storedMeta(meta), revision, change: changeIn(named, revision) },
+      ...{ meta: storedMeta(meta), seal: storedSeal(this.#seals, this.#names.meta, meta) },
+      ...{ revision, change: changeIn(named, revision) },
     };
+  }
+
+  memory(): Promise<StoreMemory> {
+    return this.#servers.memory();
   }
 
   begin(): Promise<void> {
@@ -135,11 +149,11 @@ export class ClusterRecordsStore implements RecordsStore {
     const index = "redis.call('DEL', KEYS[1]) redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])";
     await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(position.revision), everySlot] });
     await this.publish(position);
-    await callOne(this.#masters, { name: this.#names.meta, command: ['SET', this.#names.meta, JSON.stringify(meta)] });
+    await callOne(this.#masters, this.#setSealed(this.#names.meta, meta));
   }
 
-  async write(entries: readonly StoreEntry[], change: number): Promise<number> {
-    const stayed = await this.rewrite(entries, change);
+  async write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number> {
+    const stayed = await this.rewrite(entries, change, generation);
     if (entries.length === 0) return stayed;
     const slots = slotsOf(entries.map(({ name }) => this.#prefix + name));
     await this.#proofs.advance(slots, change);
@@ -149,21 +163,16 @@ export class ClusterRecordsStore implements RecordsStore {
     return stayed;
   }
 
-  async rewrite(entries: readonly StoreEntry[], revision: number): Promise<number> {
+  async rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number> {
     if (!this.#masters.hearing) await this.#agree();
-    const calls = entries.map(({ name: short, value }) => {
-      const name = this.#prefix + short;
-      return { name, command: recordWrite(name, value, revision) };
-    });
-    return highestThatStayed(await callEach(this.#masters, calls));
+    const of = { change: revision, generation };
+    const writes = entries.map((entry) => recordWrite(this.#seals, this.#prefix, entry, of));
+    this.watched.writing(writes);
+    return writeRecords(this.#seals, writes, (commands) => callEach(this.#masters, commands));
   }
 
-  async publish({ revision, change }: Position): Promise<void> {
-    const name = this.#names.revision;
-    const texts = [String(revision), changeText({ revision, change })];
-    const command = ['EVAL', unlessFurther, '2', name, this.#names.changeInCluster, ...texts];
-    if ((await callOne(this.#masters, { name, command })) === 1) return;
-    throw new Error('another registry has published a later revision; the store is looked at anew');
+  publish(position: Position): Promise<void> {
+    return publishUnlessFurther(this.#masters, this.#names, position);
   }
 
   async gateways(roster: readonly string[]): Promise<SeenGateways> {
@@ -184,10 +193,7 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   async grant(grants: readonly GatewayGrant[]): Promise<void> {
-    const calls = grants.map(({ instanceId, ...grant }) => {
-      const name = this.#names.grant(instanceId);
-      return { name, command: ['SET', name, JSON.stringify(grant)] };
-    });
+    const calls = grants.map(({ instanceId, ...grant }) => this.#setSealed(this.#names.grant(instanceId), grant));
     await callEach(this.#masters, calls);
   }
 
@@ -198,8 +204,8 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   async read(names: readonly string[]): Promise<StoreEntry[]> {
-    const calls = names.map((name) => ({ name: this.#prefix + name, command: ['GET', this.#prefix + name] }));
-    return entriesOf(names, (await callEach(this.#masters, calls)).map(asText));
+    const fullNames = names.map((name) => this.#prefix + name);
+    return entriesOf(names, (await readEach(this.#masters, fullNames)).map(textOf));
   }
 
   async *names(prefix: string): AsyncGenerator<string> {
@@ -227,21 +233,15 @@ export class ClusterRecordsStore implements RecordsStore {
     for (const { commands } of this.#masters.all) yield* scanNames(commands, prefix);
   }
 
-  async #read(names: readonly string[]): Promise<{ generation: string | null; texts: (string | null)[] }> {
-    const [meta, servers] = await Promise.all([this.#get(this.#names.meta), this.#readServers()]);
-    const calls = names.map((name) => ({ name, command: ['GET', name] }));
-    const texts = (await callEach(this.#masters, calls)).map(asText);
-    return { generation: namesServers(storedMeta(meta), servers), texts };
+  #setSealed(name: string, value: object): { name: string; command: string[] } {
+    return { name, command: ['SET', name, this.#seals.seal(name, JSON.stringify(value))] };
   }
 
-  async #readServers(): Promise<readonly string[]> {
-    const { all, epoch } = this.#masters;
-    if (this.#servers.epoch === epoch) return this.#servers.runIds;
-    const facts = await Promise.all(all.map(({ commands }) => factsOf(commands)));
-    const runIds = facts.map(({ runId }) => runId).filter((runId) => runId !== null);
-    const isComplete = runIds.length === all.length && this.#masters.epoch === epoch;
-    if (isComplete) this.#servers = { epoch, runIds: runIds.toSorted() };
-    return isComplete ? this.#servers.runIds : [];
+  async #read(names: readonly string[]): Promise<DirectoryTexts> {
+    const [meta, servers] = await Promise.all([this.#get(this.#names.meta), this.#servers.runIds()]);
+    const calls = names.map((name) => ({ name, command: ['GET', name] }));
+    const texts = (await callEach(this.#masters, calls)).map(asText);
+    return { ...readGeneration(this.#seals, this.#names.meta, meta, servers), texts };
   }
 
   async #get(name: string): Promise<string | null> {

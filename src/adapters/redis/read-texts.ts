@@ -1,0 +1,36 @@
+import type { Redis } from 'ioredis';
+import { damagedText } from './damaged-text.js';
+
+const namesAtATime = 500;
+
+/** The answers to all commands. @throws Error that of the first command that failed */
+export async function answersOf(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {
+  const results = (await pipeline.exec()) ?? [];
+  for (const [error] of results) if (error !== null) throw error;
+  return results.map(([, answer]) => answer);
+}
+
+/** The texts at one moment, in the order of the names; null for one that is not there. */
+export async function readTogether(redis: Redis, names: readonly string[]): Promise<(string | null)[]> {
+  const transaction = redis.multi();
+  for (const name of names) transaction.get(name);
+  const results = (await transaction.exec()) ?? [];
+  return results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
+}
+
+/** The stored bytes, in the order of the names; null for a name that is not there. */
+export async function readBytes(redis: Redis, names: readonly string[]): Promise<(Buffer | null)[]> {
+  const texts: (Buffer | null)[] = [];
+  for (let start = 0; start < names.length; start += namesAtATime) {
+    const pipeline = redis.pipeline();
+    for (const name of names.slice(start, start + namesAtATime)) pipeline.getBuffer(name);
+    for (const [error, bytes] of (await pipeline.exec()) ?? [])
+      texts.push(error === null ? (bytes as Buffer | null) : Buffer.from(damagedText(error)));
+  }
+  return texts;
+}
+
+/** Stored bytes as a text; null for none. */
+export function asText(bytes: Buffer | null): string | null {
+  return bytes?.toString('utf8') ?? null;
+}

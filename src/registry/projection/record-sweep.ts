@@ -1,0 +1,131 @@
+import type { RecordsStore, StoreEntry } from '../ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { recordPrefixes, unknownNames } from './current-records.js';
+import { pageLength, storedPages } from './pages.js';
+
+/** What all records are compared by. */
+export interface SweepOptions {
+  readonly database: RegistryDatabase;
+  readonly store: Pick<RecordsStore, 'names'>;
+  readonly monotonic: () => number;
+}
+
+/** A page is of 500 names: a million records, and then their names in the store, take 34 minutes. */
+const pagesPerSecond = 2;
+/** The same after notices were lost: a change that nobody heard of is found within minutes. */
+const hastyPagesPerSecond = 20;
+/** Of few records: there is no need to go through all names in Redis again and again. */
+const betweenSweepsMilliseconds = 60_000;
+
+/**
+ * Goes through all records of the database and then through all names of the store, again and again, at a bounded rate. It finds
+ * what no notice has told of.
+ */
+export class RecordSweep {
+  readonly #options: SweepOptions;
+  #records: AsyncGenerator<StoreEntry[]> | null = null;
+  #names: NamesAhead | null = null;
+  #began = -Infinity;
+  #allowance = 0;
+  #allowedAt = -Infinity;
+  /** Sweeps that are to end soon: the one that is under way, and a whole one. */
+  #hasty = 0;
+
+  constructor(options: SweepOptions) {
+    this.#options = options;
+  }
+
+  /** Goes faster until everything was compared once more. */
+  hasten(): void {
+    this.#hasty = this.#records === null ? 1 : 2;
+  }
+
+  /** Begins anew. */
+  restart(): void {
+    this.#records = null;
+    this.#names = null;
+    this.#began = -Infinity;
+  }
+
+  /** The next page, as the database has it at this moment; null where it is too early for one, `done` at the end of a sweep. */
+  async next(): Promise<readonly StoreEntry[] | 'done' | null> {
+    const { database, store, monotonic } = this.#options;
+    if (!this.#isDue()) return null;
+    if (this.#records === null) this.#began = monotonic();
+    this.#records ??= storedPages(database);
+    try {
+      if (this.#names === null) {
+        const page = await this.#records.next();
+        if (page.done !== true) return page.value;
+        this.#names = new NamesAhead(store);
+      }
+      const names = this.#names.take();
+      if (names === null) return null;
+      if (names.length > 0) return (await unknownNames(database, names)).map((name) => ({ name, value: null }));
+    } catch (error) {
+      this.restart();
+      throw error;
+    }
+    [this.#records, this.#names] = [null, null];
+    this.#hasty = Math.max(0, this.#hasty - 1);
+    return 'done';
+  }
+
+  #isDue(): boolean {
+    const now = this.#options.monotonic();
+    const isHasty = this.#hasty > 0;
+    if (this.#records === null && !isHasty && now - this.#began < betweenSweepsMilliseconds) return false;
+    const rate = isHasty ? hastyPagesPerSecond : pagesPerSecond;
+    const since = Math.max(0, now - this.#allowedAt) / 1_000;
+    this.#allowance = Math.min(rate, this.#allowance + since * rate);
+    this.#allowedAt = now;
+    if (this.#allowance < 1) return false;
+    this.#allowance -= 1;
+    return true;
+  }
+}
+
+/** Reads names ahead: Redis may have to look through many others for a page of them, and no change shall wait for that. */
+class NamesAhead {
+  readonly #iterator: AsyncGenerator<string>;
+  #names: string[] = [];
+  #hasEnded = false;
+  #failure: Error | null = null;
+  #reading: Promise<void> | null = null;
+
+  constructor(store: Pick<RecordsStore, 'names'>) {
+    this.#iterator = namesOf(store);
+    this.#read();
+  }
+
+  /** A page; an empty one at the end; null while it is not read yet. @throws what the store failed with */
+  take(): readonly string[] | null {
+    if (this.#failure !== null) throw this.#failure;
+    if (this.#names.length < pageLength && !this.#hasEnded) return null;
+    const page = this.#names.splice(0, pageLength);
+    this.#read();
+    return page;
+  }
+
+  #read(): void {
+    this.#reading ??= this.#fill()
+      .catch((error: unknown) => {
+        this.#failure = error instanceof Error ? error : new Error(String(error));
+      })
+      .finally(() => {
+        this.#reading = null;
+      });
+  }
+
+  async #fill(): Promise<void> {
+    while (!this.#hasEnded && this.#names.length < pageLength * 2) {
+      const name = await this.#iterator.next();
+      if (name.done === true) this.#hasEnded = true;
+      else this.#names.push(name.value);
+    }
+  }
+}
+
+async function* namesOf(store: Pick<RecordsStore, 'names'>): AsyncGenerator<string> {
+  for (const prefix of recordPrefixes) yield* store.names(prefix);
+}

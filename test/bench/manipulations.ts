@@ -1,0 +1,172 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { Random } from '../fuzz/random.js';
+import { numberIn, optionsOf, say } from './command-line.js';
+import { startDeployment, Teardowns, type GatewayProcess } from './deployment.js';
+import { distributionOf, distributionText } from './figures.js';
+import { benchKey } from './key-file.js';
+import { benchKeyId, seedKeys } from './seed.js';
+
+// Somebody who can write to Redis changes records at random, beside requests: whether a key that is revoked, or that nobody made, is
+// ever accepted, whether a good one is ever called invalid, and how soon each record is what the registry's database says.
+
+const options = optionsOf({
+  ...{ manipulations: '10000', keys: '600', gateways: '3', connections: '4', pause: '5', 'at-once': '8', seed: '1' },
+  seconds: '1800',
+});
+const manipulations = numberIn('manipulations', options.manipulations);
+const keys = numberIn('keys', options.keys);
+const gatewayCount = numberIn('gateways', options.gateways);
+const connections = numberIn('connections', options.connections);
+/** Between two requests of a connection. */
+const pauseMilliseconds = numberIn('pause', options.pause);
+const atOnce = numberIn('at-once', options['at-once']);
+const random = new Random(numberIn('seed', options.seed));
+const deadline = performance.now() + numberIn('seconds', options.seconds) * 1000;
+
+const repairedWithinMilliseconds = 10_000;
+const lookMilliseconds = 2;
+const kinds = ['good', 'revoked', 'unknown'] as const;
+type Kind = (typeof kinds)[number];
+
+interface Propagation {
+  readonly gateways: number | null;
+  readonly confirmed: number;
+}
+
+/** The key of a number: the first third is good, the second was revoked, the last was never made. */
+function kindOf(number: number): Kind {
+  return kinds[Math.floor((number * 3) / keys)] ?? 'unknown';
+}
+
+function nameOf(number: number): string {
+  return `mg:key:${lookupIdOf(benchKey(number), null)}`;
+}
+
+const t = new Teardowns();
+try {
+  const deployment = await startDeployment(t, { recordSecret: true });
+  const redis = deployment.redis.client;
+  say(`${keys} keys: a third good, a third revoked, a third that nobody made`);
+  const made = Math.floor((keys * 2) / 3);
+  await seedKeys(deployment, made);
+  const gateways = await Promise.all(Array.from({ length: gatewayCount }, () => deployment.startGateway()));
+  while (Number((await deployment.admin('GET', '/gateways')).data.length) < gatewayCount) await wait(20);
+  const numbers = Array.from({ length: keys }, (_, number) => number);
+  const ofKind = (kind: Kind): number[] => numbers.filter((number) => kindOf(number) === kind);
+  const older = await texts(numbers);
+  for (const number of ofKind('revoked')) await revokeInForce(number);
+  const current = await texts(numbers);
+
+  const counts = { asked: 0, accepted: 0, calledInvalid: 0, undecided: 0 };
+  const run = { isOver: false };
+  const asking = gateways.flatMap((gateway) => Array.from({ length: connections }, () => ask(gateway)));
+  const before = await repaired();
+  const times: number[] = [];
+  const busy = new Set<number>();
+  let begun = 0;
+  await Promise.all(Array.from({ length: atOnce }, manipulate));
+  run.isOver = true;
+  await Promise.all(asking);
+  const counted = (await repaired()) - before;
+
+  const result = {
+    ...{ manipulations: times.length, counted, requests: counts.asked, accepted: counts.accepted },
+    ...{ calledInvalid: counts.calledInvalid, undecided: counts.undecided, milliseconds: distributionOf(times) },
+  };
+  if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`);
+  else {
+    process.stdout.write(
+      `${times.length} manipulations of ${keys} records beside ${counts.asked} requests to ${gatewayCount} gateways\n` +
+        `milliseconds until the record was as the database says: ${distributionText(result.milliseconds)}\n` +
+        `counted by the registry: ${counted}\n` +
+        `accepted with keys that are revoked or were never made: ${counts.accepted}\n` +
+        `good keys that were called invalid: ${counts.calledInvalid}, and that were answered with 503: ${counts.undecided}\n`,
+    );
+  }
+  if (counts.accepted > 0 || counts.calledInvalid > 0 || times.length < manipulations || counted < times.length)
+    process.exitCode = 1;
+
+  async function texts(wanted: readonly number[]): Promise<(string | null)[]> {
+    return Promise.all(wanted.map((number) => redis.get(nameOf(number))));
+  }
+
+  async function revokeInForce(number: number): Promise<void> {
+    for (;;) {
+      const { data } = await deployment.admin('POST', `/keys/${benchKeyId(number)}/revoke`);
+      const { gateways: all, confirmed } = data.propagation as Propagation;
+      if (all === gatewayCount && confirmed === gatewayCount) return;
+      await wait(20);
+    }
+  }
+
+  async function repaired(): Promise<number> {
+    const text = await deployment.metrics();
+    const lines = text.matchAll(/^registry_records_repaired_total\{.*\} (\d+)$/gm);
+    return [...lines].reduce((sum, [, count]) => sum + Number(count), 0);
+  }
+
+  async function ask(gateway: GatewayProcess): Promise<void> {
+    while (!run.isOver) {
+      const number = random.below(keys);
+      const status = await gateway.ask(benchKey(number));
+      counts.asked += 1;
+      if (kindOf(number) !== 'good') counts.accepted += status === 200 ? 1 : 0;
+      else if (status === 401) counts.calledInvalid += 1;
+      else if (status !== 200) counts.undecided += 1;
+      await wait(pauseMilliseconds);
+    }
+  }
+
+  async function manipulate(): Promise<void> {
+    while (begun < manipulations && performance.now() < deadline) {
+      const number = random.below(keys);
+      if (busy.has(number)) continue;
+      busy.add(number);
+      begun += 1;
+      await writeOther(number);
+      await untilRepaired(number);
+      busy.delete(number);
+      if (times.length % 1000 === 0) say(`${times.length} of ${manipulations} manipulations`);
+    }
+  }
+
+  /** Puts something into the place of a record that it is not, by one of the ways in which that can be done. */
+  async function writeOther(number: number): Promise<void> {
+    const [name, text] = [nameOf(number), current[number] ?? null];
+    const another = current[random.pick(ofKind('good').filter((one) => one !== number))] ?? '';
+    const forged = (): Promise<unknown> => redis.set(name, forgedOf(text ?? another));
+    const ways: (() => Promise<unknown>)[] = [
+      forged,
+      () => redis.set(name, another), // copied
+      () => redis.set(name, '{"keyId":'),
+      () => redis.multi().del(name).rpush(name, 'a list').exec(),
+    ];
+    if (text !== null) ways.push(() => redis.del(name));
+    if (text !== older[number]) ways.push(() => redis.set(name, older[number] ?? ''));
+    await random.pick(ways)();
+  }
+
+  async function untilRepaired(number: number): Promise<void> {
+    const since = performance.now();
+    for (;;) {
+      const text = await redis.get(nameOf(number)).catch(() => 'a list');
+      if (text === (current[number] ?? null)) break;
+      if (performance.now() - since > repairedWithinMilliseconds)
+        throw new Error(
+          `the record of key ${number} (${kindOf(number)}) was not repaired: ${text ?? 'it is not there'}`,
+        );
+      await wait(lookMilliseconds);
+    }
+    times.push(performance.now() - since);
+  }
+} finally {
+  await t.close();
+}
+
+/** The record as somebody would write it to have the key accepted; its seal stays as it was. */
+function forgedOf(text: string): string {
+  return text
+    .replace(/"status":"\w+"/, '"status":"ACTIVE"')
+    .replace(/"revision":\d+/, `"revision":${1_000 + random.below(1_000_000)}`);
+}

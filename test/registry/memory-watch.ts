@@ -1,0 +1,61 @@
+import type { ChangedRecords, Difference, StoreEntry, WatchedRecords } from '../../src/registry/ports.js';
+import type { MemoryRecordsStore } from './memory-records-store.js';
+
+/** The watch of a store in memory: the test says which notices come. */
+export class MemoryWatch implements WatchedRecords {
+  readonly #store: MemoryRecordsStore;
+  #changed: string[] = [];
+  #isIncomplete = true;
+  /** How many records were compared at once. */
+  readonly compared: number[] = [];
+  /** Happens between the comparison and what follows it. */
+  onCompared: () => void | Promise<void> = () => undefined;
+  isResting = true;
+
+  constructor(store: MemoryRecordsStore) {
+    this.#store = store;
+  }
+
+  /** Notices of records. */
+  notice(...names: readonly string[]): void {
+    this.#changed.push(...names);
+  }
+
+  /** Notices were lost. */
+  lose(): void {
+    this.#isIncomplete = true;
+  }
+
+  take(most: number): ChangedRecords {
+    const isIncomplete = this.#isIncomplete;
+    [this.#isIncomplete, this.isResting] = [false, false];
+    return { names: this.#changed.splice(0, most), isIncomplete };
+  }
+
+  next(): Promise<void> {
+    return new Promise(() => undefined);
+  }
+
+  rest(): void {
+    [this.#isIncomplete, this.#changed, this.isResting] = [true, [], true];
+  }
+
+  async compare(entries: readonly StoreEntry[]): Promise<{ epoch: number; differences: Difference[] }> {
+    this.compared.push(entries.length);
+    const differences = entries.flatMap((entry): Difference[] => {
+      const stored = this.#store.records.get(entry.name) ?? null;
+      if (JSON.stringify(stored) === JSON.stringify(entry.value)) return [];
+      return [{ ...entry, isStored: stored !== null, stored, digest: '' }];
+    });
+    await this.onCompared();
+    return { epoch: this.#store.epoch, differences };
+  }
+
+  repair(differences: readonly Difference[]): Promise<void> {
+    for (const { name, value } of differences) {
+      if (value === null) this.#store.records.delete(name);
+      else this.#store.records.set(name, value);
+    }
+    return Promise.resolve();
+  }
+}

@@ -1,0 +1,278 @@
+import { listEvents } from '../../src/registry/events/repository.js';
+import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
+import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
+import type { RegistryDatabase } from '../../src/registry/registry-database.js';
+import { onEachDatabase } from '../database/each-database.js';
+import type { Test } from 'tap';
+import { MemoryWatch } from './memory-watch.js';
+import { projectionFixture } from './projection-fixture.js';
+import { differences } from './stored-state.js';
+
+const live = { environment: 'live' } as const;
+
+/** A projection that has settled on a watched store with a merchant and three keys. */
+async function watchedFixture(t: Test, url: string) {
+  const fixture = await projectionFixture(t, url);
+  const { context, projection, store } = fixture;
+  const watch = new MemoryWatch(store);
+  store.watched = watch;
+  const logged: { details: object; message: string }[] = [];
+  const log = (details: object, message: string): void => void logged.push({ details, message });
+  const one = projection('one', undefined, { error: log, warn: log, info: log });
+  await one.run();
+  const merchant = await createMerchant(context, 'test', { name: 'x', status: 'ACTIVE', goLive: true });
+  const keys = [];
+  for (let count = 0; count < 3; count += 1) keys.push(await createKey(context, 'test', merchant.id, live));
+  await one.run();
+  await one.run();
+  const names = [...store.records.keys()].filter((name) => name.startsWith('key:'));
+  const nameOf = (keyId: string) =>
+    names.find((name) => (store.records.get(name) as { keyId: string }).keyId === keyId) ?? '';
+  const repaired = () => Object.fromEntries([...one.repairFigures.repaired].filter(([, count]) => count > 0));
+  return { ...fixture, one, watch, merchant, keys, names, nameOf, repaired, logged };
+}
+
+async function forgeries(database: RegistryDatabase) {
+  const { items } = await listEvents(database, { action: 'record.forged' }, { page: 1, perPage: 100 });
+  return items;
+}
+
+onEachDatabase('what somebody else did to a record is put right, counted and told', async (t, url) => {
+  const { context, database, keys, logged, merchant, nameOf, one, repaired, store, time, watch } = await watchedFixture(
+    t,
+    url,
+  );
+  const [first, second, third] = keys.map(({ keyId }) => nameOf(keyId)) as [string, string, string];
+  const merchantName = `merchant:${merchant.id}`;
+  const generation = store.meta?.generation;
+  t.same(repaired(), {}, 'what this process wrote is none of it');
+  await revokeKey(context, 'test', keys[0]?.keyId ?? '');
+  const older = { ...store.records.get(first) };
+  await one.run();
+
+  const active = { ...store.records.get(second) };
+  const copied = { ...store.records.get(merchantName) };
+  store.records.set(first, older);
+  store.records.set(second, { ...active, permissions: ['payouts:write'], revision: 1_000_000 });
+  store.records.delete(third);
+  store.records.set(merchantName, { ...copied, another: 'member' });
+  store.records.set('key:nobody', { ...active });
+  store.records.set('merchant:m_nobody', copied);
+  store.records.set('key:a name\0that PostgreSQL refuses', { ...active });
+  const strange = ['key:nobody', 'merchant:m_nobody', 'key:a name\0that PostgreSQL refuses'];
+  watch.notice(first, second, third, merchantName, ...strange);
+  time.advance(1_000);
+  await one.run();
+  t.same(await differences(database, store), []);
+  t.same(repaired(), { missing: 1, unknown: 3, older: 1, layout: 1, forged: 1 });
+  t.equal(store.meta?.generation, generation, 'nothing else was written anew');
+
+  const events = (await forgeries(database)).map(({ actor, merchantId, keyId, before, after }) => {
+    return { actor, merchantId, keyId, before, after };
+  });
+  const own = { actor: 'registry', before: null, merchantId: merchant.id };
+  const none = { actor: 'registry', before: null, keyId: null };
+  t.same(
+    events.toSorted((a, b) => JSON.stringify(a.after).localeCompare(JSON.stringify(b.after))),
+    [
+      { ...own, keyId: keys[0]?.keyId, after: { record: first, cause: 'older' } },
+      { ...own, keyId: keys[1]?.keyId, after: { record: second, cause: 'forged' } },
+      { ...none, merchantId: '', after: { record: strange[2], cause: 'unknown' } },
+      { ...none, merchantId: '', after: { record: 'key:nobody', cause: 'unknown' } },
+      { ...none, merchantId: 'm_nobody', after: { record: 'merchant:m_nobody', cause: 'unknown' } },
+    ].toSorted((a, b) => JSON.stringify(a.after).localeCompare(JSON.stringify(b.after))),
+  );
+  const lines = logged.filter(({ message }) => message.startsWith('records in the store were not'));
+  t.equal(lines.length, 1);
+  t.match(lines[0]?.details, { repaired: { missing: 1, unknown: 3, older: 1, layout: 1, forged: 1 } });
+  t.match(JSON.stringify(lines[0]?.details), first);
+  t.notMatch(JSON.stringify(lines), 'payouts:write', 'names alone');
+});
+
+onEachDatabase('a change that waits is no forgery, and what is forged meanwhile is', async (t, url) => {
+  const { context, database, keys, merchant, nameOf, one, repaired, store, watch } = await watchedFixture(t, url);
+  const [first = '', second = ''] = keys.map(({ keyId }) => nameOf(keyId));
+  await revokeKey(context, 'test', keys[0]?.keyId ?? '');
+  await revokeKey(context, 'test', keys[1]?.keyId ?? '');
+  const created = await createKey(context, 'test', merchant.id, live);
+  const generation = store.meta?.generation;
+  store.records.set(second, { ...store.records.get(second), revision: 1_000_000 });
+  watch.notice(first, second);
+  await one.run();
+  t.same(repaired(), { forged: 1 });
+  t.same(
+    (await forgeries(database)).map(({ keyId }) => keyId),
+    [keys[1]?.keyId],
+  );
+  t.equal(store.meta?.generation, generation, 'it is not taken for a record of a lost history');
+  t.same(await differences(database, store), []);
+  t.ok([...store.records.values()].some((record) => (record as { keyId?: string }).keyId === created.keyId));
+});
+
+onEachDatabase('a store that was emptied is not repaired record by record', async (t, url) => {
+  const { context, database, names, one, repaired, store, watch } = await watchedFixture(t, url);
+  const before = store.meta;
+  watch.notice(...names);
+  store.records.clear();
+  // The notice of the flush is behind those of the records.
+  watch.onCompared = () => {
+    store.epoch += 1;
+    store.meta = null;
+    watch.onCompared = () => undefined;
+  };
+  await one.run();
+  t.same(repaired(), {});
+  t.equal(store.records.size, 0);
+  t.ok(watch.isResting, 'nothing is watched until it was compared');
+  await one.run();
+  t.not(store.meta?.generation, before?.generation, 'everything is written anew');
+  t.same(await differences(database, store), []);
+
+  watch.notice(...names);
+  store.records.delete(names[0] ?? '');
+  watch.onCompared = () => {
+    store.revision -= 1;
+    watch.onCompared = () => undefined;
+  };
+  await one.run();
+  t.same(repaired(), {}, 'nor one that has gone back');
+  await one.run();
+  t.same(await differences(database, store), []);
+  await changeMerchant(
+    context,
+    'test',
+    (await database.selectFrom('merchants').select('id').executeTakeFirstOrThrow()).id,
+    {
+      name: 'y',
+    },
+  );
+  await one.run();
+  t.same(await differences(database, store), []);
+});
+
+onEachDatabase('a database that was put back meanwhile does not replace what the store knows', async (t, url) => {
+  const { context, database, keys, nameOf, names, one, repaired, store, watch } = await watchedFixture(t, url);
+  const keyId = keys[0]?.keyId ?? '';
+  const history = await database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
+  const key = database.selectFrom('api_keys').selectAll().where('key_id', '=', keyId);
+  const { status, revision } = await key.executeTakeFirstOrThrow();
+  await revokeKey(context, 'test', keyId);
+  await one.run();
+  watch.notice(names[0] ?? '');
+  watch.onCompared = async () => {
+    watch.onCompared = () => undefined;
+    await database.updateTable('revision').set(history).execute();
+    await database.updateTable('api_keys').set({ status, revision }).where('key_id', '=', keyId).execute();
+    watch.notice(nameOf(keyId));
+  };
+  await one.run();
+  t.same(repaired(), {});
+  t.equal((store.records.get(nameOf(keyId)) as { status: string }).status, 'REVOKED');
+  await one.run();
+  t.equal((await key.executeTakeFirstOrThrow()).status, 'REVOKED', 'it is held back');
+});
+
+onEachDatabase('who forges in a loop fills neither events nor log', async (t, url) => {
+  const { database, names, logged, one, repaired, store, time, watch } = await watchedFixture(t, url);
+  const [name = ''] = names;
+  const lines = () => logged.filter(({ message }) => message.startsWith('records in the store were not')).length;
+  const forge = async (): Promise<void> => {
+    store.records.set(name, { ...store.records.get(name), status: 'FORGED' });
+    watch.notice(name);
+    await one.run();
+  };
+  time.advance(1_000);
+  for (let count = 0; count < 20; count += 1) await forge();
+  t.same(repaired(), { forged: 20 }, 'each is counted');
+  t.equal((await forgeries(database)).length, 1);
+  t.equal(lines(), 1);
+  time.advance(1_000);
+  await one.run();
+  t.equal(lines(), 2, 'the others are told of together');
+  t.match(logged.at(-1)?.details, { repaired: { forged: 19 } });
+  time.advance(600_000);
+  await forge();
+  t.equal((await forgeries(database)).length, 2);
+  for (let round = 0; round < 6; round += 1) {
+    const strange = Array.from({ length: 300 }, (_, index) => `key:strange-${round}-${index}`);
+    for (const one of strange) store.records.set(one, { status: 'FORGED' });
+    watch.notice(...strange);
+    await one.run();
+  }
+  t.same(repaired(), { forged: 21, unknown: 1_800 });
+  const { count } = await database
+    .selectFrom('events')
+    .select((it) => it.fn.countAll<number>().as('count'))
+    .where('action', '=', 'record.forged')
+    .executeTakeFirstOrThrow();
+  t.equal(count, 1_001);
+  t.same(await differences(database, store), []);
+});
+
+onEachDatabase('all records are compared again and again, at a bounded rate', async (t, url) => {
+  const { database, insertMerchants, one, repaired, store, time, watch } = await watchedFixture(t, url);
+  await insertMerchants(2_900);
+  store.meta = null;
+  await one.run();
+  t.same(await differences(database, store), []);
+  /** Passes, one a second, until all were compared; how many that took. */
+  const sweep = async (): Promise<number> => {
+    const before = one.repairFigures.sweptAt;
+    for (let passes = 1; passes < 500; passes += 1) {
+      time.advance(1_000);
+      await one.run();
+      // Names are read ahead meanwhile.
+      await new Promise(setImmediate);
+      if (one.repairFigures.sweptAt !== before) return passes;
+    }
+    return Infinity;
+  };
+  await sweep();
+  await sweep();
+  const [name = ''] = store.records.keys();
+  store.records.delete(name);
+  store.records.set('key:strange', { status: 'ACTIVE' });
+  watch.compared.length = 0;
+  time.advance(60_000);
+  const passes = await sweep();
+  t.ok(passes >= 5 && passes <= 30, `within bounds: ${passes} s for 2,903 records`);
+  t.same(repaired(), { missing: 1, unknown: 1 });
+  t.same(await differences(database, store), []);
+  t.ok(watch.compared.length / passes <= 2.1, 'two pages a second');
+
+  store.records.delete(name);
+  watch.lose();
+  const hasty = await sweep();
+  t.ok(hasty < passes, `sooner where notices were lost: ${hasty} s`);
+  t.same(await differences(database, store), []);
+});
+
+onEachDatabase(
+  'who does not project repairs nothing, and who projects no more has it written again',
+  async (t, url) => {
+    const { database, names, one, projection, repaired, store, time, watch } = await watchedFixture(t, url);
+    const two = projection('two');
+    const [name = ''] = names;
+    store.records.set(name, { ...store.records.get(name), status: 'FORGED' });
+    watch.notice(name);
+    await two.run();
+    t.equal((store.records.get(name) as { status: string }).status, 'FORGED');
+    t.ok(watch.isResting);
+
+    watch.notice(name);
+    const repair = watch.repair.bind(watch);
+    watch.repair = async (found) => {
+      await repair(found);
+      await one.end();
+      time.advance(5_000);
+      await two.run();
+    };
+    await one.run();
+    watch.repair = repair;
+    t.same(repaired(), { forged: 1 });
+    const waiting = await database.selectFrom('outbox').select('name').execute();
+    t.same(waiting, [{ name }], 'it may have replaced a later record');
+    await two.run();
+    t.same(await differences(database, store), []);
+  },
+);

@@ -1,0 +1,148 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RevisionFloor } from '../../src/adapters/redis/revision-floor.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { startEnrolling } from '../adapters/enrolling.js';
+import { keyStatus } from '../adapters/key-status.js';
+import { seededKey, seededRecords } from '../adapters/key-store-contract.js';
+import { startRedis, withoutRedis } from '../adapters/redis-server.js';
+import type { Teardown } from '../adapters/redis-server.js';
+
+// Whoever can write to Redis puts the record of a revoked key back as it was, or deletes one: the gateway took the key again, or
+// called a good one unknown.
+
+const lookupId = lookupIdOf(seededKey, null);
+const keyName = `mg:key:${lookupId}`;
+const recordOf = (name: string, over: object): string =>
+  JSON.stringify({ ...(seededRecords[name] as object), ...over });
+
+for (const preload of [true, false]) {
+  t.test(`a record does not go back, ${preload ? '' : 'not '}read ahead`, { skip: withoutRedis }, async (t) => {
+    const { client, told, records, registry, reaches } = await start(t, preload);
+    await reaches('ACTIVE');
+    await client.set(keyName, recordOf(keyName, { status: 'REVOKED', revision: 9 }));
+    await client.set('mg:revision', '9');
+    await reaches('REVOKED');
+    const old = recordOf(keyName, { revision: 5 });
+    await wait(100); // the gateway has the revision
+
+    for (const change of [() => client.set(keyName, old), () => client.del(keyName)]) {
+      await change();
+      await reaches('KeyStoreUnavailable');
+      for (let count = 0; count < 20; count += 1) t.equal(await keyStatus(records, lookupId), 'KeyStoreUnavailable');
+      t.equal(told.splice(0).length, 1, 'it is told once');
+      await client.set(keyName, recordOf(keyName, { status: 'REVOKED', revision: 9 }));
+      await reaches('REVOKED');
+      t.equal(await keyStatus(records, lookupId), 'REVOKED (cache)');
+    }
+
+    const merchant = 'mg:merchant:m_1';
+    const merchantRevision = async () => (await records.merchant('m_1')).record?.revision;
+    t.equal(await merchantRevision(), 1);
+    await client.set(merchant, recordOf(merchant, { status: 'SUSPENDED', revision: 10 }));
+    await client.set('mg:revision', '10');
+    await until(async () => (await merchantRevision()) === 10);
+    await wait(100);
+    await client.set(merchant, recordOf(merchant, { revision: 1 }));
+    const failure = () => Promise.resolve(records.merchant('m_1')).then(() => '', String);
+    await until(async () => (await failure()).includes('revision 10'));
+
+    await client.set(keyName, old);
+    await reaches('KeyStoreUnavailable');
+    await registry.name({ generation: '01RESTORED' });
+    await reaches('ACTIVE (cache)');
+    t.equal(await merchantRevision(), 1, 'what a new generation says is not older');
+    await client.set(keyName, recordOf(keyName, { revision: 6 }));
+    await until(async () => (await records.key(lookupId)).record?.revision === 6);
+    await client.del(keyName);
+    await reaches('KeyStoreUnavailable');
+  });
+}
+
+t.test('a forged revision does not keep the true record away', { skip: withoutRedis }, async (t) => {
+  const { client, reaches } = await start(t, true);
+  await reaches('ACTIVE');
+  const original = recordOf(keyName, { revision: 5 });
+  await client.set(keyName, original);
+  await reaches('ACTIVE');
+  for (const revision of [6, 7, 8, 1_000, 2 ** 49]) {
+    await client.set(keyName, recordOf(keyName, { status: 'FORGED', revision }));
+    await reaches('FORGED');
+    await client.set(keyName, original);
+    await reaches('ACTIVE');
+  }
+});
+
+t.test('changes raise what is known, one after the other', (t) => {
+  const floor = new RevisionFloor(10);
+  const last = { generation: 'g', revision: 100, replicas: 0 };
+  const highest = (): number => {
+    for (let revision = 200; revision > 0; revision -= 1) {
+      try {
+        floor.check('key', { revision: revision - 1 }, 'g');
+      } catch {
+        return revision;
+      }
+    }
+    return 0;
+  };
+  floor.raise('key', undefined, last);
+  floor.raise('key', new Error('damaged'), last);
+  floor.raise('key', { revision: 3 }, null);
+  floor.raise('key', { revision: 101 }, last);
+  t.equal(highest(), 0);
+  t.doesNotThrow(() => {
+    floor.check('key', null, 'g');
+  }, 'one that was never held may be absent');
+  floor.raise('key', { revision: 9 }, last);
+  t.equal(highest(), 9);
+  floor.raise('key', { revision: 100 }, last);
+  t.equal(highest(), 9, 'a change that came after revision 100 has a higher one');
+  floor.raise('key', { revision: 101 }, { ...last, revision: 101 });
+  t.equal(highest(), 101);
+  t.throws(() => {
+    floor.check('key', null, 'g');
+  }, /it is not there/);
+  t.doesNotThrow(() => {
+    floor.check('key', null, 'another');
+  });
+  floor.raise('other', { revision: 1 }, { ...last, generation: 'another' });
+  t.equal(highest(), 0, 'a new generation forgets');
+  t.end();
+});
+
+async function start(t: Teardown, preload: boolean) {
+  const server = await startRedis(t);
+  const { client } = server;
+  for (const [name, value] of Object.entries(seededRecords)) await client.set(name, JSON.stringify(value));
+  await client.set('mg:revision', '8');
+  const registry = startEnrolling(t, server, 'g');
+  await registry.name();
+  const told: string[] = [];
+  const address = { sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null };
+  const records = new RedisRecords({
+    address: { ...address, url: server.url, commandTimeoutMilliseconds: 500 },
+    prefix: 'mg:',
+    cache: {
+      ...{ maxEntries: 10, maxAgeMilliseconds: 60_000, unknownMaxEntries: 10, unknownMaxAgeMilliseconds: 60_000 },
+      maxStaleMilliseconds: 30_000,
+    },
+    identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
+    clock: { now: () => Date.now() },
+    onMalformed: (name, problem) => told.push(`${name}: ${problem}`),
+    ...{ onLost: () => undefined, onFound: () => undefined },
+    preload: preload ? { onFull: () => undefined, onRefused: () => undefined } : undefined,
+  });
+  t.teardown(() => records.close());
+  await until(async () => (await keyStatus(records, lookupId)) === 'ACTIVE (cache)');
+  const reaches = (status: string) => until(async () => (await keyStatus(records, lookupId)).startsWith(status));
+  return { client, told, records, registry, reaches };
+}
+
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  for (const end = Date.now() + 15_000; !(await holds().catch(() => false));) {
+    if (Date.now() > end) throw new Error(`never: ${holds.toString()}`);
+    await wait(10);
+  }
+}

@@ -1,0 +1,141 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as wait } from 'node:timers/promises';
+import type { Test } from 'tap';
+import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { Seals } from '../../src/adapters/redis/seal.js';
+import { systemClock, systemTimers } from '../../src/cli/system-clock.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import { startRegistry } from '../../src/registry/start-registry.js';
+import { until } from '../adapters/redis-cluster.js';
+import { startRedis } from '../adapters/redis-server.js';
+
+const token = 'a-token-of-the-tests-that-is-long-enough';
+const nowhere = { sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null };
+const untold = { onLost: () => undefined, onFound: () => undefined };
+
+/** What a key store says of a key: its status, that it is unknown, or that it cannot be asked. */
+export type Said = string;
+
+/** A key of the registry, with the name of its record. */
+export interface SealedKey {
+  readonly key: string;
+  readonly keyId: string;
+  readonly merchantId: string;
+  readonly name: string;
+}
+
+export const secrets = ['a', 'b', 'c'].map((letter) => Buffer.from(letter.repeat(32))) as [Buffer, Buffer, Buffer];
+
+/** A Redis, registries on one database and gateways, each with the secrets that it is given. */
+export async function sealedDeployment(t: Test) {
+  const redis = await startRedis(t);
+  const address = { ...nowhere, url: redis.url, commandTimeoutMilliseconds: 5_000 };
+  const directory = t.testdir({ token });
+  const logged: string[] = [];
+  const log = (_details: object, message: string): void => void logged.push(message);
+  const logFailure = (details: object, message: string): void => {
+    log(details, `${message}: ${String((details as { err?: unknown }).err)}`);
+  };
+
+  const startOne = async (given: readonly Buffer[]) => {
+    const store = openRecordsStore(address, 'mg:', untold, new Seals(given));
+    const registry = await startRegistry({
+      ...{
+        host: '127.0.0.1',
+        port: 0,
+        databaseUrl: `sqlite:${directory}/registry.db`,
+        tokenFile: `${directory}/token`,
+      },
+      ...{ store, clock: systemClock, timers: systemTimers, random: randomBytes, pepper: null, maxStaleSeconds: 30 },
+      logger: { error: log, warn: logFailure, info: log },
+    });
+    let isOpen = true;
+    const close = async (): Promise<void> => {
+      if (!isOpen) return;
+      isOpen = false;
+      await registry.close();
+      await store.close();
+    };
+    t.teardown(close);
+    const call = async (method: string, path: string, body?: object) => {
+      const answer = await fetch(registry.url + path, {
+        ...{ method, headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' } },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      return (await answer.json()) as { data: Record<string, unknown> };
+    };
+    return { call, close, database: registry.database, store };
+  };
+  type Registry = Awaited<ReturnType<typeof startOne>>;
+
+  return {
+    ...{ redis: redis.client, logged, startRegistry: startOne },
+    createKey: async ({ call }: Registry, merchant?: string): Promise<SealedKey> => {
+      const merchantId = merchant ?? String((await call('POST', '/merchants', { name: 'Shop', goLive: true })).data.id);
+      const { key, keyId } = (await call('POST', `/merchants/${merchantId}/keys`, { environment: 'live' })).data;
+      return { key: String(key), keyId: String(keyId), merchantId, name: `mg:key:${lookupIdOf(String(key), null)}` };
+    },
+    startGateway: async (given: readonly Buffer[], waits = true) => {
+      const refused: { name: string; reason: string }[] = [];
+      const instanceId = `gateway-${randomBytes(4).toString('hex')}`;
+      const records = new RedisRecords({
+        ...{ address: { ...address, commandTimeoutMilliseconds: 1_000 }, prefix: 'mg:', seals: new Seals(given) },
+        cache: {
+          ...{ maxEntries: 1_000, maxAgeMilliseconds: 60_000, maxStaleMilliseconds: 30_000 },
+          ...{ unknownMaxEntries: 100, unknownMaxAgeMilliseconds: 5_000 },
+        },
+        identity: { instanceId, environment: 'live', host: 'test', version: '1', startedAt: new Date().toISOString() },
+        clock: systemClock,
+        onMalformed: (name, _problem, reason) => refused.push({ name, reason }),
+        ...untold,
+      });
+      const keys = new RecordKeyStore(records);
+      let isOpen = true;
+      const close = async (): Promise<void> => {
+        if (isOpen) await keys.close();
+        isOpen = false;
+      };
+      t.teardown(close);
+      const ask = async (key: string): Promise<Said> => {
+        try {
+          return (await keys.find(lookupIdOf(key, null))).credential?.keyStatus ?? 'unknown';
+        } catch (error) {
+          if (error instanceof KeyStoreUnavailable) return 'unavailable';
+          throw error;
+        }
+      };
+      if (waits) await until(() => Promise.resolve(keys.unavailableReason() === null), 'the gateway can be asked');
+      return { ask, close, instanceId, reason: () => keys.unavailableReason(), records, refused };
+    },
+  };
+}
+
+/** Asks again and again until it is stopped, and counts what is said. */
+export function askAllTheWhile(ask: () => Promise<Said>) {
+  const said: Record<string, number> = {};
+  let count = 0;
+  const run = { isOver: false };
+  const asking = (async () => {
+    while (!run.isOver) {
+      const one = await ask();
+      said[one] = (said[one] ?? 0) + 1;
+      count += 1;
+      await wait(2);
+    }
+  })();
+  return {
+    /** Resolves when so many more have been asked, none of which had begun before. */
+    more: (most: number): Promise<void> => {
+      const enough = count + most + 1;
+      return until(() => Promise.resolve(count >= enough), `${most} more are asked`);
+    },
+    stop: async (): Promise<Readonly<Record<string, number>>> => {
+      run.isOver = true;
+      await asking;
+      return said;
+    },
+  };
+}
