@@ -132,9 +132,10 @@ t.test('after everything was dropped, everything is read again', { skip: without
   t.match(figures(), whole);
 
   await server.client.flushall();
-  await until(() => figures()?.keys === 0, 'flushed');
+  await until(async () => (await statusesOf(records, idsOfAll)).join() === 'ACTIVE (stale)', 'what is held is stale');
   await seed(server);
   await registry.name({ generation: '01OTHER' });
+  await until(() => figures()?.state === 'loading', 'dropped');
   await reaches('complete');
   t.match(figures(), whole);
   t.same(await statusesOf(records, idsOfAll), ['ACTIVE (cache)']);

@@ -171,7 +171,7 @@ export class Faults {
     };
     this.#fault(now, step, 'flush', `FLUSHALL${label}`, (next) => {
       rules.replaceData(next, server(next), null, 0);
-      rules.notify(next, index);
+      rules.notify(next, index, 2);
     });
     this.#fault(now, step, 'lose', `loss of mg:gateway:* and mg:grant:*${label}`, (next) => {
       server(next).acknowledgements.forEach(deleteAcknowledgement);

@@ -34,7 +34,7 @@ export class GatewaySteps {
     if (rules.setup.leaves) this.#end(now, step);
     this.#connect(now, step);
     if (!rules.reaches(now, gateway)) return;
-    if (gateway.notice === 1) {
+    if (gateway.notice !== 0) {
       step(`${this.#name} hears the notice`, (next) => {
         this.#hear(this.#of(next));
       });
@@ -207,8 +207,11 @@ export class GatewaySteps {
 
   #hear(gateway: Gateway): void {
     if (gateway.notice === 0) return;
+    const { notice } = gateway;
     gateway.notice = 0;
-    gateway.k = 0;
+    if (!this.#mechanisms.keepAsStale || (notice === 1 && gateway.believes === 1)) gateway.k = 0;
+    else gateway.hot = 0;
+    if (this.#mechanisms.keepAsStale && notice >= 2) [gateway.believes, gateway.beat] = [0, 0];
     if (this.#mechanisms.closeLookups) gateway.lookup = 0;
   }
 

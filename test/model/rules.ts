@@ -233,11 +233,11 @@ export class Rules {
     return records.up === 1 && records.run === registry.run2;
   }
 
-  /** Tells all gateways that are connected to a server of a change of its records. */
-  notify(state: State, server: number): void {
+  /** Tells all gateways that are connected to a server of a change of its records. @param what 1: of the record; 2: of everything */
+  notify(state: State, server: number, what: 1 | 2 = 1): void {
     for (const gateway of state.gateways) {
       const connection = this.isCluster ? gateway.connection2 : gateway.connection;
-      if (gateway.state === 1 && connection - 1 === server) gateway.notice = 1;
+      if (gateway.state === 1 && connection - 1 === server) gateway.notice |= what;
     }
   }
 

@@ -116,7 +116,7 @@ const gatewayFields = [
   'age', // since it was sure
   'k', // the record that it holds
   'hot', // nothing was missed since the record was read
-  'notice', // a notice that was not heard
+  'notice', // notices that were not heard: 1 of the record, 2 of everything
   'beat',
   'beatGeneration',
   'beatRevision',

@@ -1,10 +1,8 @@
-import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import { acknowledgementText } from './acknowledgement-text.js';
 import type { GatewayIdentity } from './acknowledgement-text.js';
 import { FirstGrant } from './first-grant.js';
 import { readGrant } from './gateway-records.js';
-import { InactiveMemory } from './inactive-memory.js';
-import type { InactiveMemoryOptions } from './inactive-memory.js';
+import { InactiveMemory, type InactiveMemoryOptions } from './inactive-memory.js';
 import type { Moment } from './lease.js';
 import type { Outage } from './outage.js';
 import type { RecordNames } from './record-names.js';
@@ -44,16 +42,18 @@ export class Heartbeat {
   readonly standing: Standing;
   /** Why no traffic should come yet, though requests are answered. */
   readonly firstGrant: FirstGrant;
+  /** When the connections of the moment were judged, well or not. */
+  readonly verdict = new Turn();
   readonly #inactive: InactiveMemory;
   readonly #seals: SealCheck;
   readonly #timer: NodeJS.Timeout;
-  readonly #verdict = new Turn();
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
   /** The epoch of the link since which what is held was read: in another one notices may have been missed. */
   #heldEpoch = 0;
   #asking: Promise<void> | null = null;
-  #closed = false;
+  /** Whether it acknowledges no more. */
+  isClosed = false;
 
   constructor(options: HeartbeatOptions) {
     const { link, names, identity, seals = noCheck, inactive: held } = options;
@@ -87,7 +87,7 @@ export class Heartbeat {
 
   /** Resolves after a beat that began when this was called, or later. */
   beat(): Promise<void> {
-    if (this.#closed) return Promise.resolve();
+    if (this.isClosed) return Promise.resolve();
     if (this.#running === null) {
       this.#running = this.#beat().finally(() => (this.#running = null));
       return this.#running;
@@ -108,21 +108,20 @@ export class Heartbeat {
   }
 
   /**
-   * Resolves when the connections of this moment can be believed, after at most so many turns; at once where that is not to be expected.
-   * @throws KeyStoreUnavailable
+   * Takes in that records have changed. While the store is not believed, what it has replaces nothing.
+   * @returns whether to drop them now; otherwise they stay, as stale, until a beat that believes the store has everything dropped
    */
-  async proven(patience: { turns: number }): Promise<number> {
-    const isWorthIt = (): boolean => patience.turns > 0 && !this.#closed && this.standing.isJudgedSoon;
-    for (; isWorthIt(); patience.turns -= 1) await this.#verdict.next();
-    const { proof } = this.standing;
-    if (proof === null || !this.standing.answers)
-      throw new KeyStoreUnavailable(this.reason ?? 'Redis could not be asked');
-    return proof;
+  changed(): boolean {
+    if (this.standing.state.isFormer || this.standing.isBelieved) return true;
+    this.#heldEpoch = NaN;
+    return false;
   }
 
-  /** Everything has changed: what is held is dropped. */
+  /** Anything may have changed: what is held is stale until a beat has found what the store has become, and is dropped then. */
   everythingChanged(): void {
-    this.#drop();
+    // The registry's former release does not wait for a gateway that does not believe its store.
+    if (this.standing.state.isFormer) this.#drop();
+    this.#heldEpoch = NaN;
     this.doubt();
   }
 
@@ -134,7 +133,7 @@ export class Heartbeat {
 
   /** Stops, and says so, so that nobody waits for this gateway. To be called after the last decision. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.isClosed = true;
     clearInterval(this.#timer);
     await this.#running;
     this.standing.judge(NaN, false);
@@ -172,6 +171,7 @@ export class Heartbeat {
       if (servers === null && found.replicas !== null) throw new Error('it is not known yet which server this is');
       await link.catchUp(meta, found.generation);
       if (this.standing.epoch !== epoch) return; // what was found is another server's; another beat has been asked for
+      this.standing.reconsider();
       onCaughtUp(link.epoch !== this.#heldEpoch);
       this.#heldEpoch = link.epoch;
       const acknowledgement = this.#textOf(found, beat);
@@ -202,7 +202,7 @@ export class Heartbeat {
       if (!this.standing.isRecent) outage.report(String(error));
     } finally {
       this.standing.answers = answered;
-      if (this.standing.isJudged) this.#verdict.come();
+      if (this.standing.isJudged) this.verdict.come();
     }
   }
 

@@ -40,7 +40,7 @@ export class ProvenReads {
   async #ask(name: string): Promise<string | null> {
     const patience = { turns: turnsOfPatience };
     for (let attempt = 1; ; attempt += 1) {
-      const proof = await this.#heartbeat.proven(patience);
+      const proof = await this.#proven(patience);
       const isProven = (): boolean => this.#heartbeat.standing.proof === proof;
       try {
         const text = await this.#textIn(name);
@@ -51,6 +51,17 @@ export class ProvenReads {
       }
       if (attempt === attempts) throw new KeyStoreUnavailable('the connection to Redis was opened anew meanwhile');
     }
+  }
+
+  /** Resolves when the connections of this moment can be believed, after at most so many turns; at once where that is not to be expected. */
+  async #proven(patience: { turns: number }): Promise<number> {
+    const { standing, verdict } = this.#heartbeat;
+    const isWorthIt = (): boolean => patience.turns > 0 && !this.#heartbeat.isClosed && standing.isJudgedSoon;
+    for (; isWorthIt(); patience.turns -= 1) await verdict.next();
+    const { proof } = standing;
+    if (proof === null || !standing.answers)
+      throw new KeyStoreUnavailable(standing.reason ?? 'Redis could not be asked');
+    return proof;
   }
 
   async #textIn(name: string): Promise<string | null> {

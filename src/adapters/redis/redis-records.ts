@@ -68,11 +68,12 @@ export class RedisRecords implements Records {
     const outage = new Outage(options);
     const events: LinkEvents = {
       onChanged: (names) => {
-        this.#drop(this.#names.lookupIdsOf(names), this.#names.merchantIdsOf(names));
+        if (this.#heartbeat.changed()) this.#drop(this.#names.lookupIdsOf(names), this.#names.merchantIdsOf(names));
         if (names.includes(this.#names.meta)) this.#heartbeat.doubt();
         else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
       },
       onEverythingChanged: () => {
+        this.#becomeStale();
         this.#heartbeat.everythingChanged();
       },
       onListening: () => {
@@ -80,8 +81,7 @@ export class RedisRecords implements Records {
         void this.#heartbeat.beat();
       },
       onDeaf: () => {
-        this.#keys.becomeStale();
-        this.#merchants.becomeStale();
+        this.#becomeStale();
       },
       onReady: () => {
         options.onPolicies?.(this.#link.policies);
@@ -161,6 +161,11 @@ export class RedisRecords implements Records {
     this.#keys.drop(lookupIds);
     this.#merchants.drop(merchantIds);
     this.#preload?.changed(lookupIds, merchantIds);
+  }
+
+  #becomeStale(): void {
+    this.#keys.becomeStale();
+    this.#merchants.becomeStale();
   }
 
   #dropAll(): void {

@@ -74,7 +74,7 @@ export class Standing {
   /** Whether what is held can be believed without asking. */
   get fresh(): boolean {
     return (
-      this.#believed === this.epoch &&
+      this.isBelieved &&
       this.#options.link.hearing &&
       this.sinceKnownTrue <= Math.min(freshMilliseconds, this.lease.milliseconds)
     );
@@ -93,8 +93,7 @@ export class Standing {
 
   /** Why nothing can be decided; null while it can, if only from what is held. */
   get reason(): string | null {
-    if (this.answers && this.#believed === this.epoch)
-      return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
+    if (this.answers && this.isBelieved) return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
     const refused = this.answers ? (this.state.reason ?? this.acknowledgement.reason) : null;
     // The registry's former release does not wait for a gateway that does not believe its store.
     if (refused !== null && this.#judged === this.epoch && this.state.isFormer) return refused;
@@ -102,6 +101,11 @@ export class Standing {
     if (mayServe && (refused === null || this.#options.holds())) return null;
     if (refused === null && this.#last !== null && this.isRecent) return null;
     return refused ?? (this.answers && !this.isRecent ? this.failure : null) ?? 'Redis does not answer';
+  }
+
+  /** Whether what the store says over the connections of this moment is believed. */
+  get isBelieved(): boolean {
+    return this.#believed === this.epoch;
   }
 
   /** Whether a beat succeeded a short time ago. */
@@ -122,6 +126,11 @@ export class Standing {
   /** Takes nothing for granted any more until the next beat. */
   doubt(): void {
     this.#doubts += 1;
+  }
+
+  /** What was not believed may be, as soon as this beat has ended: requests wait for that. */
+  reconsider(): void {
+    if (!this.isBelieved) this.#judged = NaN;
   }
 
   judge(epoch: number, isBelieved: boolean): void {

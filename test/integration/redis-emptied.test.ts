@@ -1,0 +1,42 @@
+import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { Scene, statusesOf } from '../truth/scene.js';
+
+// The drill of docs/operations.md: after FLUSHALL every request was 503 until the last record was written again.
+for (const topology of ['single', 'cluster'] as const) {
+  t.test(`an emptied Redis refuses no key that is held (${topology})`, { skip: withoutRedis }, async (t) => {
+    const scene = await Scene.start(t, {
+      ...{ topology, gateways: 2, registries: 1, maxStaleSeconds: 30, dist: path.resolve('dist') },
+    });
+    const { gateways, registries, store } = scene.deployment;
+    const [registry] = registries;
+    if (registry === undefined) throw new Error('there is no registry');
+    const keys = [await scene.createKey(), await scene.createKey()] as const;
+    await scene.enrolled();
+    const generationOf = async (): Promise<string | undefined> => {
+      const metas = await Promise.all(
+        (await store.masters()).map(({ client }) => client.get('mg:meta').catch(() => null)),
+      );
+      return /"generation":"(\w+)"/.exec(metas.find((meta) => meta !== null) ?? '')?.[1];
+    };
+    const before = await generationOf();
+    const watches = gateways.flatMap((gateway) => keys.map((key) => scene.watch(gateway, key)));
+
+    // Without the registry it stays empty for a while.
+    await registry.kill();
+    for (const { client } of await store.masters()) await client.flushall();
+    await wait(3_000);
+    await registry.start();
+    await scene.until(async () => ![undefined, before].includes(await generationOf()), 'everything is written anew');
+    await scene.enrolled();
+    await Promise.all(watches.map((watch) => watch.stop()));
+    for (const watch of watches) t.same(statusesOf(watch), [200], `${watch.seen.length} requests`);
+
+    const revoked = keys[0];
+    await scene.revokeInForce(revoked);
+    for (const gateway of gateways)
+      t.equal((await scene.ask(gateway, revoked)).status, 401, 'a revocation is in force');
+  });
+}
