@@ -3,13 +3,14 @@ import { failure, success } from '../rest/envelope.js';
 import type { RestApp } from '../rest/rest-app.js';
 import { readHistory } from './projection/history.js';
 import type { Projector } from './projection/projector.js';
+import { repairPausedWarning } from './projection/repair-pause.js';
 import type { RegistryDatabase } from './registry-database.js';
 
 /** What readiness depends on. */
 export interface HealthSources {
   readonly database: RegistryDatabase;
   readonly writes: Pick<WriteProbe, 'problem'>;
-  readonly projector: Pick<Projector, 'isFailing' | 'hasProjected' | 'eviction'>;
+  readonly projector: Pick<Projector, 'isFailing' | 'hasProjected' | 'eviction' | 'repairFigures'>;
 }
 
 /**
@@ -28,7 +29,7 @@ export function addHealth(app: RestApp, { database, writes, projector }: HealthS
     const isCurrent = !projector.isFailing && (await projector.hasProjected(revision));
     return success('Ready', {
       projection: isCurrent ? 'current' : 'behind',
-      warnings: projector.eviction.warnings,
+      warnings: [...(projector.repairFigures.isPaused ? [repairPausedWarning] : []), ...projector.eviction.warnings],
     });
   });
 }

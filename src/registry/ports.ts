@@ -47,6 +47,8 @@ export interface StoreMemory {
   readonly policies: readonly string[];
   /** How many records, or others, they have evicted since they started. */
   readonly evictedKeys: number;
+  /** How much memory they may use together, in bytes (`maxmemory`); Infinity where one of them has no limit. */
+  readonly maxMemory: number;
 }
 
 /** A gateway's acknowledgement, and what was heard of the gateway. */

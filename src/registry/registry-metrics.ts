@@ -74,6 +74,11 @@ export function showRegistry(metrics: ApiMetrics, { writes, projector, ...source
     'Records in the store of the gateways that this process found not to be what the database says, and wrote anew.',
     () => [...projector.repairFigures.repaired].map(([cause, value]) => ({ labels: { cause }, value })),
   );
+  metrics.gauge(
+    'registry_repair_paused',
+    '1 while this process leaves records missing because Redis evicts others for them, 0 while it does not.',
+    () => Number(projector.repairFigures.isPaused),
+  );
   metrics.counter(
     'registry_records_compared_total',
     'Records in the store of the gateways that this process compared with the database.',

@@ -64,7 +64,7 @@ export class MemoryRecordsStore implements RecordsStore {
     }));
   }
 
-  held: StoreMemory = { policies: ['noeviction'], evictedKeys: 0 };
+  held: StoreMemory = { policies: ['noeviction'], evictedKeys: 0, maxMemory: Infinity };
 
   memory(): Promise<StoreMemory> {
     return Promise.resolve(this.held);

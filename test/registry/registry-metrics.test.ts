@@ -11,7 +11,7 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
   };
   const atFirst = {
     ...{ ready: 1, projection_failing: 0, gateways: 0, acknowledged_revision: NaN },
-    ...{ roster_complete: 1, held_back_records: 0, redis_evicted_keys: 0, redis_may_evict: 0 },
+    ...{ roster_complete: 1, held_back_records: 0, redis_evicted_keys: 0, redis_may_evict: 0, repair_paused: 0 },
     ...{ records_compared_total: 0, records_all_compared_timestamp_seconds: NaN },
   };
   t.same(await figures(), { ...atFirst, revision: 0, projected_revision: 0 });

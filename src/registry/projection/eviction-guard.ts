@@ -15,6 +15,11 @@ export class EvictionGuard {
     this.#store = store;
   }
 
+  /** What Redis last said of its memory; null for a store that evicts nothing, or was not reached. */
+  get memory(): StoreMemory | null {
+    return this.#memory;
+  }
+
   /** How many records, or others, Redis has evicted since it started; null for a store that evicts none, or was not reached. */
   get evictedKeys(): number | null {
     return this.#memory?.evictedKeys ?? null;
@@ -45,6 +50,7 @@ export class EvictionGuard {
   }
 }
 
-function evictsRecords(policy: string): boolean {
+/** Whether a `maxmemory-policy` lets Redis evict what has no lifetime. */
+export function evictsRecords(policy: string): boolean {
   return policy.startsWith('allkeys-');
 }

@@ -66,7 +66,7 @@ export class Projection {
     this.#continuity = new Continuity(options);
     this.#writer = new RecordsWriter({ ...options, lease: this.lease });
     const [lease, monotonic, isContinuous] = [this.lease, this.#monotonic, () => this.#isContinuous()];
-    this.#repairs = new RecordRepairs({ ...options, lease, monotonic, isContinuous });
+    this.#repairs = new RecordRepairs({ ...options, lease, monotonic, isContinuous, eviction: this.eviction });
     this.#sealing = new Sealing({
       ...{ ...options, lease, writer: this.#writer },
       drain: async () => (await this.#mayGoOn()) && (await this.#drain(this.#begunIn)),

@@ -2,11 +2,13 @@ import type { Clock, Difference, Logger, RecordsStore, StoreEntry, WatchedRecord
 import type { RegistryDatabase } from '../registry-database.js';
 import { recordEvents, type NewEvent } from '../events/repository.js';
 import { canBeKnown, currentRecords } from './current-records.js';
+import type { EvictionGuard } from './eviction-guard.js';
 import { readHistory } from './history.js';
 import type { Lease } from './lease.js';
 import { pageLength } from './pages.js';
 import { RecordSweep } from './record-sweep.js';
 import { causeOf, isForgery, mayBeWaiting, repairCauses, type RepairCause } from './repair-cause.js';
+import { RepairPause } from './repair-pause.js';
 
 /** What records are repaired with. */
 export interface RecordRepairsOptions {
@@ -17,6 +19,7 @@ export interface RecordRepairsOptions {
   readonly monotonic: () => number;
   /** Whether the store is, at this moment, what the database says that it was left as. */
   readonly isContinuous: () => Promise<boolean>;
+  readonly eviction: Pick<EvictionGuard, 'look' | 'memory'>;
   readonly logger?: Logger | undefined;
 }
 
@@ -26,6 +29,8 @@ export interface RepairFigures {
   readonly compared: number;
   /** When all records were last compared, in milliseconds since 1970; null where that was never. */
   readonly sweptAt: number | null;
+  /** Whether this process leaves records missing for now, because Redis evicts others for them. */
+  readonly isPaused: boolean;
 }
 
 /** What a step came to: there is more to do at once; there is not; or the store is not the one any more that was looked at. */
@@ -47,6 +52,9 @@ const longestName = 100;
 export class RecordRepairs {
   readonly #options: RecordRepairsOptions;
   readonly #sweep: RecordSweep;
+  readonly #pause: RepairPause;
+  /** Another process may be the one that repairs. */
+  #isResting = true;
   readonly #repaired = new Map<RepairCause, number>(repairCauses.map((cause) => [cause, 0]));
   #compared = 0;
   #sweptAt: number | null = null;
@@ -61,14 +69,22 @@ export class RecordRepairs {
   constructor(options: RecordRepairsOptions) {
     this.#options = options;
     this.#sweep = new RecordSweep(options);
+    this.#pause = new RepairPause({
+      ...options,
+      onEnded: () => {
+        this.#sweep.hasten();
+      },
+    });
   }
 
   get figures(): RepairFigures {
-    return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt };
+    const isPaused = this.#pause.isPaused && !this.#isResting;
+    return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt, isPaused };
   }
 
   /** This process does not project. */
   rest(): void {
+    this.#isResting = true;
     this.#options.store.watched?.rest();
   }
 
@@ -80,7 +96,9 @@ export class RecordRepairs {
   async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
     const { database, store } = this.#options;
     if (store.watched === null) return 'idle';
+    this.#isResting = false;
     this.#tell();
+    if (this.#pause.isTrialDue) return this.#try(store.watched, epoch);
     const { names, isIncomplete } = store.watched.take(pageLength);
     if (isIncomplete) this.#sweep.hasten();
     if (names.length > 0) return this.#check(store.watched, await currentRecords(database, names), epoch);
@@ -91,18 +109,41 @@ export class RecordRepairs {
     return 'idle';
   }
 
-  async #check(watched: WatchedRecords, entries: readonly StoreEntry[], epoch: number | null): Promise<RepairStep> {
+  /** Repairs a few records that are missing, and finds out whether Redis evicts others for them. */
+  async #try(watched: WatchedRecords, epoch: number | null): Promise<RepairStep> {
+    try {
+      const entries = await currentRecords(this.#options.database, await this.#pause.tryAgain());
+      const step = await this.#check(watched, entries, epoch, true);
+      // None of them was missing any more.
+      if (step === 'more' && this.#pause.isTrialDue) this.#pause.end();
+      return step;
+    } catch (error) {
+      // Redis may be full, and refuse writes: changes must not wait for the next trial.
+      this.#pause.prolong();
+      throw error;
+    }
+  }
+
+  async #check(
+    watched: WatchedRecords,
+    entries: readonly StoreEntry[],
+    epoch: number | null,
+    isTrial = false,
+  ): Promise<RepairStep> {
     const { generation } = await readHistory(this.#options.database);
     const found = await watched.compare(entries, generation);
     this.#compared += entries.length;
     if (found.differences.length === 0) return 'more';
     if (found.epoch !== epoch) return 'lost';
-    const wrong = await this.#withoutWaiting(found.differences);
+    const differences = isTrial ? found.differences : this.#pause.withoutPaused(found.differences);
+    const wrong = await this.#withoutWaiting(differences);
     if (wrong.length === 0) return 'more';
     // After the database was read: what it says may be that of a backup which was put back in between.
     if (!(await this.#options.isContinuous())) return 'lost';
     await watched.repair(wrong, generation);
-    return (await this.#note(wrong)) ? 'more' : 'lost';
+    const step = (await this.#note(wrong)) ? 'more' : 'lost';
+    await this.#pause.repaired(wrong);
+    return step;
   }
 
   /** Without those that wait to be projected. What an attacker stores as later than the database would be taken for a lost change. */
