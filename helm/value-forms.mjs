@@ -83,10 +83,9 @@ const variable = closed(
 const variables = { type: 'array', items: { ...variable, maxProperties: 2 } };
 const key = { type: 'string', pattern: '^[-._a-zA-Z0-9]{1,253}$' };
 const secret = closed({ existingSecret: nameOrEmpty, key }, ['existingSecret', 'key']);
-const ownSecret = closed({ existingSecret: nameOrEmpty, key, create: { type: 'boolean' } }, [
+const ownSecret = closed({ existingSecret: nameOrEmpty, key, create: { type: ['boolean', 'null'] } }, [
   'existingSecret',
   'key',
-  'create',
 ]);
 const destination = closed({ to: kubernetesObjects, ports }, ['to', 'ports']);
 const gatewayConfig = { allOf: [{ $ref: '#/definitions/config' }] };

@@ -36,3 +36,34 @@ t.test('what was found out of some slots stays so when the look at others fails'
   t.ok(asked < slotCount * 0.75, `${asked} slots were asked about again`);
   t.equal(proofs.missing, 0);
 });
+
+t.test('slots that say that nothing is missing are not all written again', async (t) => {
+  const marker = slotMarkerText({ generation: 'r_1', revision: 1 });
+  const sent: string[] = [];
+  const commands = {
+    call: (verb: string) => Promise.resolve(verb === 'ZRANGE' ? [] : sent.push(verb)),
+    pipeline: () => {
+      const verbs: string[] = [];
+      return {
+        call: (verb: string) => verbs.push(verb),
+        exec: () => {
+          sent.push(...verbs);
+          return Promise.resolve(verbs.map((verb) => [null, verb === 'GET' ? marker : 1]));
+        },
+      };
+    },
+  };
+  const master = { session: {}, commands };
+  const proofs = new SlotProofs({ owner: () => master } as unknown as ClusterMasters, new RecordNames('mg:'));
+  const written = async (generation: string): Promise<number> => {
+    sent.length = 0;
+    await proofs.seal({ generation, revision: 2 });
+    return sent.filter((verb) => verb === 'EVAL').length;
+  };
+  await proofs.check('meta', 'r_1');
+  t.equal(await written('r_1'), 0);
+  t.equal(await written('r_2'), slotCount + 1, 'another generation: the markers, then the index');
+  t.equal(await written('r_2'), 0);
+  master.session = {};
+  t.equal(await written('r_2'), slotCount + 1, 'a master that was listened to anew may have been emptied');
+});

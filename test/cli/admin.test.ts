@@ -11,6 +11,7 @@ import { actorNamed } from '../../src/cli/admin/actor.js';
 import { AdminClient } from '../../src/cli/admin/admin-client.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run as runCommand } from '../../src/cli/run.js';
+import { recordEvents, type NewEvent } from '../../src/registry/events/repository.js';
 import Type from '../../src/typebox/typebox.js';
 import { gateway } from '../registry/memory-records-store.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
@@ -283,6 +284,23 @@ t.test('events are listed', async (t) => {
   t.same(await events('--since', '2030-01-01T00:00:00Z'), ['No events.', '']);
   t.same(await events('--since', '2020-01-01T00:00:00Z'), ['ACTION', ...all, '4 events.', '']);
   t.match((await admin('events', 'list')).stdout, / merchant\.changed +m_\w+ +status goLive\n/);
+});
+
+t.test('the event of a forged record names the record, and what was wrong with it', async (t) => {
+  const { admin, database } = await startRegistry(t);
+  const forged = (record: string, cause: string): NewEvent => ({
+    ...{ action: 'record.forged', merchantId: 'm_1', keyId: null, before: null, after: { record, cause } },
+  });
+  const events = [forged('key:0123abcd', 'older'), forged('key:\u001b[2J', 'unknown')];
+  await recordEvents(database, events, { at: 0, actor: 'registry', revision: 1 });
+  const lines = (await admin('events', 'list', '--action', 'record.forged')).stdout.split('\n');
+  t.match(lines[0], / CHANGED$/);
+  t.match(
+    lines[1],
+    / registry +record\.forged +m_1 +key:\\u001b\[2J \(unknown\)$/,
+    'somebody else has chosen that name',
+  );
+  t.match(lines[2], / registry +record\.forged +m_1 +key:0123abcd \(older\)$/);
 });
 
 t.test('a change that is not in force everywhere is kept and printed, told in words, and fails', async (t) => {

@@ -351,7 +351,7 @@ t.test('with the secret of records it says whether they are sealed', { skip: wit
   const seals = new Seals([Buffer.from(secret)]);
   for (const [name, record] of Object.entries(records())) {
     const full = name.replace('mg:', 'x:');
-    await server.client.set(full, seals.seal(full, JSON.stringify(record)));
+    await server.client.set(full, seals.seal(full, JSON.stringify({ ...(record as object), generation: '01EXPLAIN' })));
   }
   const args = ['--config', file, '--address', '192.0.2.1', '--path', '/v1/payouts', '--key-id', 'key_l'];
   const proven = await explain(...args);
@@ -362,4 +362,27 @@ t.test('with the secret of records it says whether they are sealed', { skip: wit
   const forged = await explain(...args);
   t.match(forged.out, /^seals +x:merchant:m_l: the record is not sealed$/m);
   t.match(forged.out, 'Verdict: key_store_unavailable, 503');
+});
+
+t.test('it says which record is of an earlier generation than the meta record', { skip: withoutRedis }, async (t) => {
+  const server = await startRedis(t);
+  const file = configOf(t, { keyStore: { kind: 'redis', redis: { url: server.url, prefix: 'x:' } } });
+  const own = '01EXPLAIN';
+  const put = (name: string, generation?: string) =>
+    server.client.set(name.replace('mg:', 'x:'), JSON.stringify({ ...(records()[name] as object), generation }));
+  for (const name of Object.keys(records())) await put(name, own);
+  const args = ['--config', file, '--address', '192.0.2.1', '--path', '/v1/payouts', '--key-id', 'key_l'];
+  const good = await explain(...args);
+  t.notMatch(good.out, /^generation/m);
+  t.match(good.out, 'Verdict: origin_not_allowed, 401');
+  for (const believed of ['02LATER', undefined]) {
+    await put('mg:merchant:m_l', believed);
+    t.match((await explain(...args)).out, 'Verdict: origin_not_allowed, 401', `as a gateway does: ${String(believed)}`);
+  }
+  await put('mg:merchant:m_l', '00EARLIER');
+  const problem = 'x:merchant:m_l: the record is of an earlier generation than x:meta';
+  const earlier = await explain(...args);
+  t.match(earlier.out, new RegExp(`^generation +${problem}$`, 'm'));
+  t.match(earlier.out, 'Verdict: key_store_unavailable, 503');
+  t.match(JSON.parse((await explain(...args, '--json')).out), { generationProblem: problem, seals: null });
 });

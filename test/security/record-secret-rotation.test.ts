@@ -3,63 +3,72 @@ import t from 'tap';
 import { Seals } from '../../src/adapters/redis/seal.js';
 import { until } from '../adapters/redis-cluster.js';
 import { withoutRedis } from '../adapters/redis-server.js';
-import { askAllTheWhile, secrets, sealedDeployment } from './sealed-deployment.js';
+import { askAllTheWhile, places, secrets, sealedDeployment } from './sealed-deployment.js';
 
 const [older, newer, foreign] = secrets;
 const isSealedBy = (secret: Buffer, text: string | null): boolean =>
   new Seals([secret]).stateOf('mg:meta', text ?? '') === 'current';
 
-t.test('sealing is turned on, and the secret replaced, beside requests', { skip: withoutRedis }, async (t) => {
-  const { createKey, logged, redis, startGateway, startRegistry } = await sealedDeployment(t);
-  let registry = await startRegistry([]);
-  const keys = [await createKey(registry)];
-  for (let count = 1; count < 20; count += 1) keys.push(await createKey(registry, keys[0]?.merchantId));
-  const [first] = keys;
-  if (first === undefined) throw new Error('there is no key');
-  let gateway = await startGateway([]);
-  const { generation } = JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string };
-  t.match(
-    await redis.get(first.name),
-    new RegExp(`"generation":"${generation}"\\}$`),
-    'with its generation, and no seal',
-  );
-  let turn = 0;
-  const asking = askAllTheWhile(async () => gateway.ask(keys[(turn += 1) % keys.length]?.key ?? ''));
+for (const [where, open] of Object.entries(places)) {
+  t.test(
+    `on ${where} sealing is turned on, and the secret replaced, beside requests`,
+    { skip: withoutRedis },
+    async (t) => {
+      const { createKey, logged, redis, startGateway, startRegistry } = await sealedDeployment(t, open);
+      let registry = await startRegistry([]);
+      const keys = [await createKey(registry)];
+      for (let count = 1; count < 20; count += 1) keys.push(await createKey(registry, keys[0]?.merchantId));
+      const [first] = keys;
+      if (first === undefined) throw new Error('there is no key');
+      let gateway = await startGateway([]);
+      const { generation } = JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string };
+      t.match(
+        await redis.get(first.name),
+        new RegExp(`"generation":"${generation}"\\}$`),
+        'with its generation, and no seal',
+      );
+      let turn = 0;
+      const asking = askAllTheWhile(async () => gateway.ask(keys[(turn += 1) % keys.length]?.key ?? ''));
 
-  const steps: [what: string, registry: Buffer[], gateway: Buffer[], sealing: Buffer][] = [
-    ['on', [older], [older], older],
-    ['both, the older one seals', [older, newer], [older, newer], older],
-    ['both, the newer one seals', [newer, older], [newer, older], newer],
-    ['the newer one alone', [newer], [newer], newer],
-  ];
-  for (const [what, ofRegistry, ofGateway, sealing] of steps) {
-    await registry.close();
-    registry = await startRegistry(ofRegistry);
-    const row = () => registry.database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
-    const { ids } = new Seals([sealing]);
-    await until(async () => (await row()).sealed_by === ids.join(), `${what}: all is sealed`);
-    t.ok(isSealedBy(sealing, await redis.get('mg:meta')), what);
-    for (const { name } of keys) {
-      t.equal(new Seals([sealing]).stateOf(name, (await redis.get(name)) ?? ''), 'current', `${what}: ${name}`);
-    }
-    const next = await startGateway(ofGateway);
-    await asking.more(50);
-    const former = gateway;
-    gateway = next;
-    await asking.more(50);
-    await former.close();
-    t.same(former.refused, [], what);
-    // What is changed now is sealed as well, and in force.
-    await registry.call('PATCH', `/merchants/${first.merchantId}`, { name: what });
-    await until(async () => (await redis.get(`mg:merchant:${first.merchantId}`))?.includes(what) ?? false, 'written');
-    t.equal(await gateway.ask(first.key), 'ACTIVE');
-  }
-  const said = await asking.stop();
-  t.same(Object.keys(said), ['ACTIVE'], `${said.ACTIVE ?? 0} requests`);
-  t.equal((JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string }).generation, generation);
-  t.equal(logged.filter((line) => line.startsWith('every record is sealed:')).length, 2, 'turned on, and replaced');
-  t.notOk(logged.some((line) => line.includes('in a new generation')));
-});
+      const steps: [what: string, registry: Buffer[], gateway: Buffer[], sealing: Buffer][] = [
+        ['on', [older], [older], older],
+        ['both, the older one seals', [older, newer], [older, newer], older],
+        ['both, the newer one seals', [newer, older], [newer, older], newer],
+        ['the newer one alone', [newer], [newer], newer],
+      ];
+      for (const [what, ofRegistry, ofGateway, sealing] of steps) {
+        await registry.close();
+        registry = await startRegistry(ofRegistry);
+        const row = () => registry.database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
+        const { ids } = new Seals([sealing]);
+        await until(async () => (await row()).sealed_by === ids.join(), `${what}: all is sealed`);
+        t.ok(isSealedBy(sealing, await redis.get('mg:meta')), what);
+        for (const { name } of keys) {
+          t.equal(new Seals([sealing]).stateOf(name, (await redis.get(name)) ?? ''), 'current', `${what}: ${name}`);
+        }
+        const next = await startGateway(ofGateway);
+        await asking.more(50);
+        const former = gateway;
+        gateway = next;
+        await asking.more(50);
+        await former.close();
+        t.same(former.refused, [], what);
+        // What is changed now is sealed as well, and in force.
+        await registry.call('PATCH', `/merchants/${first.merchantId}`, { name: what });
+        await until(
+          async () => (await redis.get(`mg:merchant:${first.merchantId}`))?.includes(what) ?? false,
+          'written',
+        );
+        t.equal(await gateway.ask(first.key), 'ACTIVE');
+      }
+      const said = await asking.stop();
+      t.same(Object.keys(said), ['ACTIVE'], `${said.ACTIVE ?? 0} requests`);
+      t.equal((JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string }).generation, generation);
+      t.equal(logged.filter((line) => line.startsWith('every record is sealed:')).length, 2, 'turned on, and replaced');
+      t.notOk(logged.some((line) => line.includes('in a new generation')));
+    },
+  );
+}
 
 t.test('a gateway with the secret waits for a registry that seals, and says so', { skip: withoutRedis }, async (t) => {
   const { createKey, startGateway, startRegistry } = await sealedDeployment(t);

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Test } from 'tap';
+import type { HostAndPort } from '../../src/adapters/redis/connection.js';
 import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
 import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
 import { Seals } from '../../src/adapters/redis/seal.js';
@@ -9,11 +10,11 @@ import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { startRegistry } from '../../src/registry/start-registry.js';
-import { until } from '../adapters/redis-cluster.js';
+import { startCluster, until } from '../adapters/redis-cluster.js';
 import { startRedis } from '../adapters/redis-server.js';
 
 const token = 'a-token-of-the-tests-that-is-long-enough';
-const nowhere = { sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null };
+const nowhere = { sentinels: null, masterName: '', username: null, password: null, ca: null };
 const untold = { onLost: () => undefined, onFound: () => undefined };
 
 /** What a key store says of a key: its status, that it is unknown, or that it cannot be asked. */
@@ -29,10 +30,45 @@ export interface SealedKey {
 
 export const secrets = ['a', 'b', 'c'].map((letter) => Buffer.from(letter.repeat(32))) as [Buffer, Buffer, Buffer];
 
+/** Where the records are, and what somebody who may write there can do. */
+interface Place {
+  readonly address: { readonly url: string; readonly cluster: readonly HostAndPort[] | null };
+  get(name: string): Promise<string | null>;
+  set(name: string, text: string): Promise<unknown>;
+  del(name: string): Promise<unknown>;
+  exists(name: string): Promise<number>;
+}
+
+async function oneServer(t: Test): Promise<Place> {
+  const { client, url } = await startRedis(t);
+  return {
+    address: { url, cluster: null },
+    get: (name) => client.get(name),
+    set: (name, text) => client.set(name, text),
+    del: (name) => client.del(name),
+    exists: (name) => client.exists(name),
+  };
+}
+
+async function aCluster(t: Test): Promise<Place> {
+  const cluster = await startCluster(t, { replicas: false });
+  const at = async (name: string) => (await cluster.ownerOf(name)).client;
+  return {
+    address: { url: 'redis://cluster', cluster: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })) },
+    get: async (name) => (await at(name)).get(name),
+    set: async (name, text) => (await at(name)).set(name, text),
+    del: async (name) => (await at(name)).del(name),
+    exists: async (name) => (await at(name)).exists(name),
+  };
+}
+
+/** Each kind of Redis that records are sealed in. */
+export const places = { 'one server': oneServer, 'a Cluster': aCluster } as const;
+
 /** A Redis, registries on one database and gateways, each with the secrets that it is given. */
-export async function sealedDeployment(t: Test) {
-  const redis = await startRedis(t);
-  const address = { ...nowhere, url: redis.url, commandTimeoutMilliseconds: 5_000 };
+export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place> = oneServer) {
+  const redis = await open(t);
+  const address = { ...nowhere, ...redis.address, commandTimeoutMilliseconds: 5_000 };
   const directory = t.testdir({ token });
   const logged: string[] = [];
   const log = (_details: object, message: string): void => void logged.push(message);
@@ -67,12 +103,12 @@ export async function sealedDeployment(t: Test) {
       });
       return (await answer.json()) as { data: Record<string, unknown> };
     };
-    return { call, close, database: registry.database, store };
+    return { call, close, database: registry.database, store, url: registry.url };
   };
   type Registry = Awaited<ReturnType<typeof startOne>>;
 
   return {
-    ...{ redis: redis.client, logged, startRegistry: startOne },
+    ...{ redis, logged, startRegistry: startOne },
     createKey: async ({ call }: Registry, merchant?: string): Promise<SealedKey> => {
       const merchantId = merchant ?? String((await call('POST', '/merchants', { name: 'Shop', goLive: true })).data.id);
       const { key, keyId } = (await call('POST', `/merchants/${merchantId}/keys`, { environment: 'live' })).data;

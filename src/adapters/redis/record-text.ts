@@ -18,9 +18,19 @@ export function recordText(seals: Seals, name: string, value: object, generation
 export function readRecordText(seals: Seals, name: string, text: string, own: string): unknown {
   seals.require(name, text);
   const value = parseRecordText(text);
+  requireGeneration(seals, value, own);
+  return value;
+}
+
+/**
+ * Refuses a record of a generation before the reader's own.
+ * @param seals what records have to be sealed with: where they do not have to be, one may name no generation
+ * @throws MalformedRecord
+ */
+export function requireGeneration(seals: Seals, value: unknown, own: string): void {
   const generation: unknown = typeof value === 'object' && value !== null && 'generation' in value && value.generation;
   // A registry of an earlier release names none, and seals nothing.
-  if (generation === false && !seals.areOn) return value;
-  if (typeof generation === 'string' && generation >= own) return value;
+  if (generation === false && !seals.areOn) return;
+  if (typeof generation === 'string' && generation >= own) return;
   throw new MalformedRecord('the record is of an earlier generation', { reason: 'earlier_generation' });
 }

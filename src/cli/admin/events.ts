@@ -51,5 +51,6 @@ function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
 
 function changedText(action: string, after: Readonly<Record<string, unknown>>): string {
   if (action === 'keys.imported') return `${String(after.keys)} keys`;
+  if (action === 'record.forged') return `${String(after.record)} (${String(after.cause)})`;
   return action === 'merchant.changed' ? Object.keys(after).join(' ') : '';
 }

@@ -37,6 +37,7 @@ export function explanationView({ environment, request, record, explanation, log
     hops: hops.map(({ address, trusted }) => ({ address: address.text, trusted })),
     key: answer === null || record === null ? null : keyView(record),
     seals: record?.seals ?? null,
+    generationProblem: record?.generationProblem ?? null,
     torListDigest,
     rules: rules.map((rule) => ({
       code: rule.code,
@@ -96,7 +97,8 @@ function sawRecord({ sawCredential }: RuleOutcome, record: StoredRecord | null):
 
 /** An explanation as lines. */
 export function explanationLines(view: ReturnType<typeof explanationView>): string[] {
-  const { verdict, logged, request, hops, clientAddress, embeddedAddress, key, seals, torListDigest, rules } = view;
+  const { verdict, logged, request, hops, clientAddress, embeddedAddress, key, torListDigest, rules } = view;
+  const { seals, generationProblem } = view;
   const client = embeddedAddress === null ? 'the client' : `the client, which embeds ${embeddedAddress}`;
   const decisive = rules.findIndex(({ decides }) => decides);
   const { code, status, message, detail } = verdict;
@@ -106,6 +108,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
       ['gateway', `${request.environment}, route ${request.route ?? 'none'}`],
       ['key', key === null ? 'none that could be looked up' : keyText(key)],
       ...(seals === null ? [] : [['seals', seals.problem ?? 'the records are sealed, and so is mg:meta'] as const]),
+      ...(generationProblem === null ? [] : [['generation', generationProblem] as const]),
       ...(torListDigest === null ? [] : [['Tor list', torListDigest] as const]),
     ]),
     '',

@@ -1,6 +1,7 @@
 import { MemoryRecords } from '../../adapters/memory/memory-records.js';
 import type { StoredRecords } from '../../adapters/memory/memory-records.js';
 import { readRecordsFile } from '../../adapters/memory/records-file.js';
+import { requireGeneration } from '../../adapters/redis/record-text.js';
 import { withoutSeal, type Seals } from '../../adapters/redis/seal.js';
 import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
 import { OperatorError } from '../../config/operator-error.js';
@@ -24,6 +25,8 @@ export interface StoredRecord {
   readonly merchant: Readonly<Record<string, unknown>> | null;
   /** Whether the secret of records proves them, and what is wrong where it does not; null where there is no secret, or no record. */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
+  /** Which of them is of an earlier generation than the meta record, so that no gateway believes it; null: neither. */
+  readonly generationProblem: string | null;
   /** Answers every question by this record, as a gateway would. */
   readonly keyStore: Pick<KeyStore, 'find'>;
 }
@@ -32,6 +35,8 @@ export interface StoredRecord {
 interface Stored {
   /** What is wrong with the seals of these records; null: they are sealed; undefined where nothing has to be. */
   readonly sealProblem?: (names: readonly string[]) => string | null;
+  /** Says that a record is of an earlier generation than the meta record; null: it is not. Undefined where records have none. */
+  readonly generationProblem?: (name: string, record: object, own: string) => string | null;
   /** By the name behind the prefix; null where there is none. */
   read(name: string): Promise<unknown>;
   /** Look-up ids and records. */
@@ -79,17 +84,30 @@ async function recordIn(
   const known = new RecordKeyStore(new MemoryRecords(records));
   const names = Object.keys(records).map((name) => name.slice('mg:'.length));
   const problem = stored.sealProblem?.(names);
+  const generationProblem = generationProblemIn(stored, records);
   return {
     key: asRecord(key),
     merchant: asRecord(merchant),
     seals: problem === undefined || key === null ? null : { proven: problem === null, problem },
+    generationProblem,
     keyStore: {
       find: () => {
-        if (typeof problem === 'string') throw new KeyStoreUnavailable(problem);
+        const refused = problem ?? generationProblem;
+        if (refused !== null) throw new KeyStoreUnavailable(refused);
         return known.find(lookupId);
       },
     },
   };
+}
+
+function generationProblemIn(stored: Stored, { 'mg:meta': meta, ...records }: Record<string, unknown>): string | null {
+  const own = asRecord(meta)?.generation;
+  if (typeof own !== 'string') return null;
+  const problems = Object.entries(records).map(([name, value]) => {
+    const record = asRecord(value);
+    return record === null ? null : stored.generationProblem?.(name.slice('mg:'.length), record, own);
+  });
+  return problems.find((problem) => typeof problem === 'string') ?? null;
 }
 
 async function keyIn(
@@ -151,13 +169,24 @@ function inFile(records: StoredRecords): Stored {
 function inRedis(redis: RedisStoredRecords, prefix: string, seals: Seals): Stored {
   const problems = new Map<string, string | null>();
   const seen = (name: string, text: string | null): unknown => {
-    if (text !== null) problems.set(name, problemOf(seals, prefix + name, text));
+    if (text !== null) {
+      const problem = problemOf(() => {
+        seals.require(prefix + name, text);
+      });
+      problems.set(name, problem);
+    }
     return jsonIn(text === null ? null : withoutSeal(text));
   };
   return {
     read: async (name) => seen(name, await redis.read(name)),
     keys: async function* () {
       for await (const [lookupId, text] of redis.keys()) yield [lookupId, seen(`key:${lookupId}`, text)] as const;
+    },
+    generationProblem: (name, record, own) => {
+      const problem = problemOf(() => {
+        requireGeneration(seals, record, own);
+      });
+      return problem === null ? null : `${prefix}${name}: ${problem} than ${prefix}meta`;
     },
     ...(seals.areOn
       ? {
@@ -170,9 +199,9 @@ function inRedis(redis: RedisStoredRecords, prefix: string, seals: Seals): Store
   };
 }
 
-function problemOf(seals: Seals, name: string, text: string): string | null {
+function problemOf(check: () => void): string | null {
   try {
-    seals.require(name, text);
+    check();
     return null;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);

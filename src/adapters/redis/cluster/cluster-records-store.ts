@@ -11,11 +11,9 @@ import type {
 } from '../../../registry/ports.js';
 import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
-import { GatewayDirectory } from '../gateway-directory.js';
-import type { DirectoryTexts } from '../gateway-directory.js';
+import { GatewayDirectory, type DirectoryTexts } from '../gateway-directory.js';
 import { InactiveReports } from '../inactive-reports.js';
-import { Outage } from '../outage.js';
-import type { OutageEvents } from '../outage.js';
+import { Outage, type OutageEvents } from '../outage.js';
 import { asText as textOf } from '../read-texts.js';
 import { RecordNames } from '../record-names.js';
 import { RecordWatch, type Replacement } from '../record-watch.js';
@@ -29,7 +27,8 @@ import { ClusterMasters } from './cluster-masters.js';
 import { publishUnlessFurther } from './cluster-publish.js';
 import { readEach, replaceEach } from './cluster-repair.js';
 import { MasterServers } from './master-servers.js';
-import { everySlot, slotsOf, SlotProofs } from './slot-proofs.js';
+import { slotsOf, SlotProofs } from './slot-proofs.js';
+import { StatedGeneration } from './stated-generation.js';
 
 /**
  * The gateways' store on the masters of a Cluster, as the registry writes it: records, then the markers of their slots,
@@ -41,6 +40,7 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly canFailOver = true;
   readonly #masters: ClusterMasters;
   readonly #proofs: SlotProofs;
+  readonly #stated = new StatedGeneration();
   readonly #prefix: string;
   readonly #seals: Seals;
   readonly #names: RecordNames;
@@ -116,7 +116,8 @@ export class ClusterRecordsStore implements RecordsStore {
     const epoch = this.#masters.epoch;
     const servers = await this.#servers.runIds();
     const meta = await this.#get(this.#names.meta);
-    await this.#proofs.check(meta ?? '', storedMeta(meta)?.generation ?? '');
+    const stated = { meta: storedMeta(meta), seal: storedSeal(this.#seals, this.#names.meta, meta) };
+    await this.#proofs.check(meta ?? '', this.#stated.of(stated));
     const [revisionText, named] = await Promise.all([
       this.#get(this.#names.revision),
       this.#get(this.#names.changeInCluster),
@@ -124,8 +125,7 @@ export class ClusterRecordsStore implements RecordsStore {
     const revision = revisionIn(revisionText) ?? 0;
     return {
       ...{ epoch, servers, replicas: 0, isWhole: this.#proofs.missing === 0 },
-      ...{ meta: storedMeta(meta), seal: storedSeal(this.#seals, this.#names.meta, meta) },
-      ...{ revision, change: changeIn(named, revision) },
+      ...{ ...stated, revision, change: changeIn(named, revision) },
     };
   }
 
@@ -144,10 +144,6 @@ export class ClusterRecordsStore implements RecordsStore {
       throw new Error('the masters of the Cluster are not those that the records were written to; it is begun anew');
     }
     await this.#proofs.seal({ generation: meta.generation, revision: position.revision });
-    const name = this.#names.changedSlots;
-    // Both or none: without the index nobody could tell what a slot lacks.
-    const index = "redis.call('DEL', KEYS[1]) redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])";
-    await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(position.revision), everySlot] });
     await this.publish(position);
     await callOne(this.#masters, this.#setSealed(this.#names.meta, meta));
   }

@@ -6,7 +6,7 @@ import { parseSlotMarker, replaceMarker, slotMarkerText } from './slot-marker.js
 import type { SlotMarker } from './slot-marker.js';
 
 /** In the index of changes: every slot was changed, by a rebuild. */
-export const everySlot = 'all';
+const everySlot = 'all';
 
 const slotsOfStep = 2_000;
 
@@ -107,8 +107,15 @@ export class SlotProofs {
 
   /** Has every slot say that it holds everything up to a revision; for whoever has just written everything. */
   async seal(marker: SlotMarker): Promise<void> {
+    const slots = [...this.#texts.keys()];
+    // They say so. To write them all takes seconds, in which a gateway believes nothing that it does not hold.
+    if (marker.generation === this.#generation && slots.every((slot) => this.isWhole(slot))) return;
     this.#begin(marker.generation);
-    await this.#replace([...this.#texts.keys()], () => marker);
+    await this.#replace(slots, () => marker);
+    const name = this.#names.changedSlots;
+    // Both or none: without the index nobody could tell what a slot lacks.
+    const index = "redis.call('DEL', KEYS[1]) redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])";
+    await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(marker.revision), everySlot] });
   }
 
   /** The numbers of another history are not comparable. */

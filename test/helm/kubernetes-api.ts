@@ -1,0 +1,86 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Teardown } from '../adapters/redis-server.js';
+import type { Manifest } from './render.js';
+
+interface Stored extends Manifest {
+  readonly data?: Readonly<Record<string, string>>;
+}
+
+/**
+ * As much of the API of Kubernetes as helm needs to install and upgrade a release: objects are stored, and a patch changes nothing.
+ * @param kinds the kinds that it knows, each as `apiVersion kind`
+ */
+export async function startKubernetes(t: Teardown, kinds: readonly string[]) {
+  const objects = new Map<string, Stored>();
+  const resources = new Map<string, { name: string; kind: string; namespaced: boolean; verbs: string[] }[]>();
+  for (const [apiVersion = '', kind = ''] of [...kinds, 'v1 Secret'].map((one) => one.split(' '))) {
+    const name = kind.toLowerCase().replace(/y$/, 'ie').replace(/(ss)$/, '$1e') + 's';
+    const verbs = ['create', 'get', 'list', 'patch', 'update', 'delete'];
+    resources.set(apiVersion, [...(resources.get(apiVersion) ?? []), { name, kind, namespaced: true, verbs }]);
+  }
+  const groups = [...resources.keys()].filter((version) => version !== 'v1');
+  const groupList = groups.map((groupVersion) => {
+    const [name = '', version = ''] = groupVersion.split('/');
+    const versions = [{ groupVersion, version }];
+    return { name, versions, preferredVersion: versions[0] };
+  });
+
+  /** What a path of a discovery says; null for any other. */
+  const discovered = (path: string): object | null => {
+    if (path === '/version') return { major: '1', minor: '27', gitVersion: 'v1.27.0' };
+    if (path === '/api') return { kind: 'APIVersions', versions: ['v1'] };
+    if (path === '/apis') return { kind: 'APIGroupList', apiVersion: 'v1', groups: groupList };
+    const groupVersion = /^\/apis?\/([^/]+(?:\/[^/]+)?)$/.exec(path)?.[1] ?? '';
+    const found = resources.get(groupVersion);
+    return found === undefined ? null : { kind: 'APIResourceList', groupVersion, resources: found };
+  };
+  const answer = async (request: http.IncomingMessage): Promise<[status: number, body: object]> => {
+    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://kubernetes');
+    const found = discovered(pathname) ?? objects.get(pathname);
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const body = (): Stored => JSON.parse(Buffer.concat(chunks).toString()) as Stored;
+    if (request.method === 'POST' || request.method === 'PUT') {
+      const object = body();
+      objects.set(request.method === 'POST' ? `${pathname}/${object.metadata.name}` : pathname, object);
+      return [201, object];
+    }
+    if (found !== undefined) {
+      if (request.method === 'DELETE') objects.delete(pathname);
+      return [200, found];
+    }
+    if (!/\/[a-z]+s$/.test(pathname))
+      return [404, { kind: 'Status', status: 'Failure', reason: 'NotFound', code: 404 }];
+    const wanted = (searchParams.get('labelSelector') ?? '').split(',').filter((one) => one !== '');
+    const items = [...objects].flatMap(([path, object]) => {
+      const isWanted = wanted.every((one) => {
+        const [label = '', value] = one.split('=');
+        return object.metadata.labels?.[label] === value;
+      });
+      return path.startsWith(`${pathname}/`) && isWanted ? [object] : [];
+    });
+    return [200, { kind: 'SecretList', apiVersion: 'v1', metadata: {}, items }];
+  };
+  const server = http.createServer((request, response) => {
+    void answer(request).then(([status, body]) => {
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    });
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const nameOf = (name: string): string => `/api/v1/namespaces/payments/secrets/${name}`;
+  return {
+    url,
+    addSecret: (name: string): void => {
+      const metadata = { name, namespace: 'payments' };
+      objects.set(nameOf(name), { apiVersion: 'v1', kind: 'Secret', metadata, data: { token: 'eA==' } });
+    },
+    secret: (name: string): Stored | undefined => objects.get(nameOf(name)),
+  };
+}

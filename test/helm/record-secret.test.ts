@@ -1,0 +1,79 @@
+import { spawn } from 'node:child_process';
+import { text } from 'node:stream/consumers';
+import path from 'node:path';
+import t from 'tap';
+import type { Test } from 'tap';
+import { kinds } from './kinds.js';
+import { startKubernetes } from './kubernetes-api.js';
+import { manifestsIn, render } from './render.js';
+
+const made = 'release-merchant-gateway-record-secret';
+const mounted = '/etc/merchant-gateway/secrets/recordSecret/record-secret';
+
+/** What helm says of a release. */
+interface Release {
+  readonly info: { readonly notes: string };
+  readonly manifest: string;
+}
+
+/** A cluster with the token of the administrators, and what runs helm against it. */
+async function cluster(t: Test) {
+  const kubernetes = await startKubernetes(t, [...kinds.keys()]);
+  kubernetes.addSecret('merchant-gateway-admin-token');
+  const helm = async (
+    action: 'install' | 'upgrade',
+    recordSecret: object = {},
+    values: object = {},
+  ): Promise<Release> => {
+    const child = spawn(
+      path.resolve('node_modules/.bin/helm'),
+      [
+        ...[action, 'release', 'helm', '--namespace', 'payments', '--no-hooks', '--disable-openapi-validation'],
+        ...['--output', 'json'],
+        ...['--values', 'helm/ci/live-tls-values.yaml', '--values', '-', '--kube-apiserver', kubernetes.url],
+      ],
+      { env: { PATH: process.env.PATH ?? '', HOME: path.resolve('var') } },
+    );
+    child.stdin.end(JSON.stringify({ secrets: { recordSecret }, ...values }));
+    const [out, error] = await Promise.all([text(child.stdout), text(child.stderr)]);
+    t.equal(error.replaceAll(/^W.*\n/gm, ''), '');
+    return JSON.parse(out) as Release;
+  };
+  return { ...kubernetes, helm, valueOf: () => kubernetes.secret(made)?.data?.['record-secret'] };
+}
+
+t.test('a new installation gets a secret of records, and keeps it', async (t) => {
+  const { helm, valueOf } = await cluster(t);
+  const installed = await helm('install');
+  t.notMatch(installed.info.notes, 'records in Redis are not sealed');
+  t.match(installed.manifest, mounted);
+  const value = valueOf() ?? '';
+  t.equal(Buffer.from(value, 'base64').length, 64);
+  t.match((await helm('upgrade')).manifest, mounted);
+  t.equal(valueOf(), value);
+});
+
+t.test('an upgrade of a release without one adds none by itself', async (t) => {
+  const { helm, valueOf } = await cluster(t);
+  t.match((await helm('install', { create: false })).info.notes, 'WARNING: records in Redis are not sealed');
+  t.notMatch((await helm('upgrade')).manifest, mounted);
+  t.equal(valueOf(), undefined);
+  await helm('upgrade', { create: true });
+  t.ok(valueOf(), 'but where it is told to');
+});
+
+t.test('neither does an installation that has no registry, or a secret of the operator', async (t) => {
+  const [alone, own] = [await cluster(t), await cluster(t)];
+  await alone.helm('install', {}, { registry: { enabled: false } });
+  t.equal(alone.valueOf(), undefined);
+  t.match((await own.helm('install', { existingSecret: 'mine' })).manifest, mounted);
+  t.equal(own.valueOf(), undefined);
+});
+
+t.test('what is rendered without the cluster has none', (t) => {
+  const rendered = render('live-tls');
+  t.equal(rendered.status, 0);
+  t.notOk(manifestsIn(rendered).some(({ kind }) => kind === 'Secret'));
+  t.notMatch(rendered.stdout, mounted);
+  t.end();
+});
