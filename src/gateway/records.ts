@@ -34,9 +34,7 @@ const merchantRecordSchema = Type.Object({
   revision,
 });
 
-/** The layout of the records that this reader knows. */
-const metaRecordSchema = Type.Object({
-  version: Type.Literal(1),
+const metaMembers = {
   generation: Type.String({ minLength: 1, maxLength: 64 }),
   projectedAt: Type.String({ maxLength: 40 }),
   /** The registry's database. An earlier release of the registry names none. */
@@ -47,10 +45,21 @@ const metaRecordSchema = Type.Object({
   ),
   /** The most replicas that the registry has seen behind the server: any of them may take its place. */
   replicas: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000 })),
-});
+  /** Whether the registry answers gateways that ask for a record. One of an earlier release does not. */
+  asks: Type.Optional(Type.Boolean()),
+};
+
+/** The layout of the records that this reader knows. */
+const metaRecordSchema = Type.Object({ version: Type.Literal(1), ...metaMembers });
+
+/** Another version, so that a gateway of an earlier release does not take the store for complete. */
+const fillingRecordSchema = Type.Object({ version: Type.Literal(2), filling: Type.Literal(true), ...metaMembers });
 
 /** What `mg:meta` says: the store is seeded, with whose records, and on which servers. */
 export type MetaRecord = Static<typeof metaRecordSchema>;
+
+/** What it says while an emptied store is filled: a record is there once the registry was asked for it. */
+export type FillingRecord = Static<typeof fillingRecordSchema>;
 
 /** What a key store holds under `mg:key:<lookupId>`. Fields beyond these are ignored. */
 export type KeyRecord = Static<typeof keyRecordSchema>;
@@ -102,6 +111,12 @@ const jsonProblems: Readonly<Record<JsonProblem, string>> = {
  * @throws MalformedRecord
  */
 export const parseMetaRecord = recordParser(metaRecordSchema);
+
+/**
+ * Reads `mg:meta` as it is while the store is filled.
+ * @throws MalformedRecord
+ */
+export const parseFillingRecord = recordParser(fillingRecordSchema);
 
 /**
  * Reads a key's record.

@@ -4,7 +4,7 @@ import { growingTo } from '../gateway/growing-to.js';
 import type { KeyStore } from '../gateway/ports.js';
 import type { DenialCode } from '../policy/denials.js';
 import { GatewayError } from './errors.js';
-import { TokenBucket } from './token-bucket.js';
+import { TokenBucket } from '../gateway/token-bucket.js';
 
 /** When a source is throttled, and how much is remembered. */
 export interface ThrottleLimits {

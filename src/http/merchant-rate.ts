@@ -4,7 +4,7 @@ import type { Eventual } from '../gateway/eventual.js';
 import { growingTo } from '../gateway/growing-to.js';
 import type { SharedRate, TokenTake } from '../gateway/ports.js';
 import { GatewayError } from './errors.js';
-import { TokenBucket } from './token-bucket.js';
+import { TokenBucket } from '../gateway/token-bucket.js';
 
 /** The headers that tell a merchant how much it may still ask. */
 type RateLimitHeader = 'ratelimit-limit' | 'ratelimit-remaining' | 'ratelimit-reset';

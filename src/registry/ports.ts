@@ -1,8 +1,12 @@
-import type { MetaRecord } from '../gateway/records.js';
+import type { FillingRecord, MetaRecord } from '../gateway/records.js';
 import type { Environment } from '../policy/key-format.js';
+import type { RecordInbox } from './record-inbox.js';
 
-/** What stands in the store as its meta record: of no generation where it is damaged, or of a layout that is not known. */
-export type StoredMeta = MetaRecord | { readonly generation: null };
+export type { RecordAsk, RecordInbox } from './record-inbox.js';
+
+/** What stands in the store as its meta record: of no generation where it is damaged, of a layout that is not known, or not complete. */
+export type StoredMeta =
+  MetaRecord | { readonly generation: null; readonly filling?: boolean; readonly database?: string | undefined };
 
 /** A record to put into the store, or to take out of it where the value is null. */
 export interface StoreEntry {
@@ -117,6 +121,8 @@ export interface GatewayGrant {
   /** The newest beat that the registry has seen. */
   readonly beat: number;
   readonly lifetimeMilliseconds: number;
+  /** Whether no record is missing in the store, as far as the registry knows. */
+  readonly compared?: boolean;
 }
 
 /** A record that is not stored as it should be. */
@@ -168,6 +174,8 @@ export interface RecordsStore {
   readonly canFailOver: boolean;
   /** Null where nobody else can write to the store. */
   readonly watched: WatchedRecords | null;
+  /** Null where no gateway asks for records. */
+  readonly inbox: RecordInbox | null;
   /** Rejected, where sentinels or the masters of a Cluster are to name the server, while a majority does not name this one. */
   look(): Promise<StoreLook>;
   /** What it does when it is full; null for a store that is never. */
@@ -195,6 +203,11 @@ export interface RecordsStore {
    * last. Rejected where a part of the store is not what it was then.
    */
   complete(meta: MetaRecord, position: Position): Promise<void>;
+  /**
+   * Says that the store was emptied and is being filled, so that gateways ask for what they need. Left out for a store whose gateways wait
+   * until it is complete. Rejected as `publish`.
+   */
+  fill?(meta: FillingRecord): Promise<void>;
   /** Every gateway that has an acknowledgement, of every environment, and those of the roster. @param roster their instance ids */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
   /** Settles when something was next heard of a gateway: it may have acknowledged. A store that hears of none never settles it. */

@@ -4,6 +4,7 @@ import { residentMebibytes, startDeployment, Teardowns, type Deployment } from '
 import { distributionText, round } from './figures.js';
 import { writeKeyFile } from './key-file.js';
 import { compareLookUps } from './look-ups.js';
+import { isFilled } from './seed.js';
 import { besideChanges, floodWithUnknown } from './requests.js';
 
 // Many keys: how long it takes to import them and to project them anew, what that takes of memory, and what the gateway
@@ -78,10 +79,11 @@ async function timedImport(deployment: Deployment, count: number) {
   };
 }
 
-async function timedRebuild({ redis, registryPid }: Deployment) {
+async function timedRebuild(deployment: Deployment) {
+  const { redis, registryPid } = deployment;
   const begun = performance.now();
   await redis.client.flushall();
-  while ((await redis.client.get('mg:meta')) === null) {
+  while (!(await isFilled(deployment))) {
     if (performance.now() - begun > rebuildMinutes * 60_000) throw new Error('it was not projected anew');
     await wait(50);
   }

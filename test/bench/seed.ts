@@ -10,7 +10,8 @@ const rowsAtOnce = 20_000;
 const fillMinutes = 10;
 
 /** Puts this many keys, and their merchants, into the registry's SQLite database and has it fill Redis: an import takes minutes. */
-export async function seedKeys({ databaseFile, redis }: Deployment, keys: number): Promise<void> {
+export async function seedKeys(deployment: Deployment, keys: number): Promise<void> {
+  const { databaseFile, redis } = deployment;
   const database = new Libsql(databaseFile, { timeout: 5000 });
   const [now, merchants] = [Date.now(), Math.ceil(keys / keysOfMerchant)];
   const stamps = [1, 1, now, now];
@@ -25,10 +26,15 @@ export async function seedKeys({ databaseFile, redis }: Deployment, keys: number
   database.close();
   await redis.client.flushall();
   const deadline = performance.now() + fillMinutes * 60_000;
-  while ((await redis.client.get('mg:meta')) === null) {
+  while (!(await isFilled(deployment))) {
     if (performance.now() > deadline) throw new Error('Redis was not filled');
     await wait(50);
   }
+}
+
+/** Whether the registry has written every record. */
+export async function isFilled({ redis }: Deployment): Promise<boolean> {
+  return (await redis.client.get('mg:meta'))?.includes('"version":1') === true;
 }
 
 /** The id of the key of this number. */

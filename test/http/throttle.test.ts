@@ -7,7 +7,7 @@ import { BadKeyThrottle } from '../../src/http/bad-key-throttle.js';
 import { GatewayError } from '../../src/http/errors.js';
 import { MerchantRate } from '../../src/http/merchant-rate.js';
 import { sourceOf } from '../../src/http/source.js';
-import { TokenBucket } from '../../src/http/token-bucket.js';
+import { TokenBucket } from '../../src/gateway/token-bucket.js';
 import { denials } from '../../src/policy/denials.js';
 import type { DenialCode } from '../../src/policy/denials.js';
 import { address } from '../policy/fixtures.js';

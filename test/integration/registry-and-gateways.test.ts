@@ -181,7 +181,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
         while ((await first.ask(canary.key)) !== 200) await wait(5);
         t.notOk(seen.has(401));
         async function seeded(): Promise<boolean> {
-          return (await redis.client.get('mg:meta')) !== null;
+          return (await redis.client.get('mg:meta'))?.includes('"version":1') === true;
         }
       },
     );

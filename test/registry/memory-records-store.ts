@@ -3,6 +3,7 @@ import type {
   GatewayGrant,
   InactiveReport,
   Position,
+  RecordInbox,
   RecordsStore,
   SeenGateways,
   StoredMeta,
@@ -38,6 +39,7 @@ export class MemoryRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
   canFailOver = false;
   watched: WatchedRecords | null = null;
+  inbox: RecordInbox | null = null;
   /** The names of the secrets that it seals with; how its meta record is sealed. */
   sealIds: readonly string[] = [];
   seal: StoreLook['seal'] = 'none';

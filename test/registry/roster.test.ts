@@ -62,7 +62,8 @@ onEachDatabase('a gateway has a row, then that is published, and only then it ha
   t.equal(store.revision, 1, 'the enrolment is a change of its own');
   await look();
   const generation = store.meta?.generation;
-  t.same(store.grants.get('a'), { generation, beat: 7, lifetimeMilliseconds: 31_000 }, 'with no longer a lifetime');
+  const granted = { generation, beat: 7, lifetimeMilliseconds: 31_000, compared: true };
+  t.same(store.grants.get('a'), granted, 'with no longer a lifetime');
 
   const grants = (): number => store.calls.filter((call) => call === 'grant').length;
   const before = grants();

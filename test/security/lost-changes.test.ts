@@ -30,6 +30,25 @@ t.test('a store that has lost changes decides nothing, however often it is asked
 
 const named = JSON.stringify({ ...(seededRecords['mg:meta'] as object), servers: ['a', 'b'], replicas: 1 });
 
+// An emptied store is believed record by record while it is filled: on another server, or in an earlier history, what is there may be old.
+t.test('a store that is filled counts only on servers that the registry names, and in no earlier history', (t) => {
+  const filling = JSON.stringify({ ...(JSON.parse(named) as object), version: 2, filling: true, generation: 'r_2' });
+  const judge = (servers: (string | null)[] | null, enrolledIn: string | null = null): boolean => {
+    const state = new StoreState(() => undefined);
+    t.equal(state.judge(filling, '7', servers, enrolledIn), null, 'it is not complete');
+    return state.filling !== null;
+  };
+  t.ok(judge(['a']));
+  t.ok(judge(['b', 'a'], 'r_1'));
+  for (const servers of [['c'], ['a', 'c'], [null], null]) t.notOk(judge(servers), String(servers));
+  t.notOk(judge(['a'], 'r_3'), 'an earlier history');
+  const state = new StoreState();
+  state.judge(filling, '7', ['a'], null);
+  state.judge(named, '7', ['a'], null);
+  t.equal(state.filling, null, 'it is complete');
+  t.end();
+});
+
 // Redis was restarted on an old snapshot, and a gateway that started after that had nothing to compare it with: it let keys in that
 // had been revoked, until the registry had written the changes again.
 t.test('a server is believed that the registry names, or that a gateway remembers to lack nothing', (t) => {

@@ -40,6 +40,7 @@ export class MemoryRecords implements Records, RecordsStore {
   readonly sealIds: readonly string[] = [];
   readonly canFailOver = false;
   readonly watched = null;
+  readonly inbox = null;
   readonly #keys = new Map<string, CompiledKey | KeyStoreUnavailable>();
   readonly #merchants = new Map<string, CompiledMerchant | KeyStoreUnavailable>();
   readonly #onMalformed: (storeKey: string, problem: string) => void;

@@ -40,7 +40,19 @@ const reportForm = Type.Object({
   }),
 });
 
-const grantForm = Type.Object({ generation, beat, lifetimeMilliseconds });
+const grantForm = Type.Object({
+  ...{ generation, beat, lifetimeMilliseconds },
+  /** Whether the registry knows that no record is missing. One of an earlier release does not say, and answers no question. */
+  compared: Type.Optional(Type.Boolean()),
+});
+
+const answerForm = Type.Object({ generation, isPresent: Type.Boolean() });
+
+/** What a gateway writes under `mg:ask:<instanceId>:<number>:<record>` to ask the registry for a record. */
+export const asked = 'asked';
+
+/** How long a question, and its answer in its place, stands. */
+export const mostAskMilliseconds = 2_000;
 
 /** What a gateway writes under `mg:gateway:<instanceId>` in each beat. */
 export type Acknowledgement = Static<typeof acknowledgementForm>;
@@ -57,6 +69,10 @@ export type Grant = Static<typeof grantForm>;
  */
 export type InactiveReport = Static<typeof reportForm>;
 
+/** What the registry writes in place of a question: whether it has such a record, which it has written again then. */
+export type AskAnswer = Static<typeof answerForm>;
+
+const checkAnswer = Compile(answerForm);
 const checkReport = Compile(reportForm);
 const checkAcknowledgement = Compile(acknowledgementForm);
 const checkGrant = Compile(grantForm);
@@ -71,6 +87,17 @@ export function readAcknowledgement(text: string | null): Acknowledgement | null
 export function readGrant(text: string | null): Grant | null {
   const value = parsed(text);
   return checkGrant.Check(value) ? value : null;
+}
+
+/** The text of an answer, unsealed. */
+export function answerText(isPresent: boolean, generation: string): string {
+  return JSON.stringify({ generation, isPresent } satisfies AskAnswer);
+}
+
+/** An answer as it is stored; null for what is none, such as the question. */
+export function readAnswer(text: string): AskAnswer | null {
+  const value = parsed(text);
+  return checkAnswer.Check(value) ? value : null;
 }
 
 /** A report as it is stored; null for one that cannot be used. */

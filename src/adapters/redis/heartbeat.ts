@@ -15,7 +15,7 @@ import { Turn } from './turn.js';
 
 /** What a heartbeat is made of. */
 export interface HeartbeatOptions extends StandingOptions {
-  readonly link: Omit<RecordsLink, 'names' | 'readSome'>;
+  readonly link: Omit<RecordsLink, 'names' | 'readSome' | 'text'>;
   readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;
@@ -101,7 +101,7 @@ export class Heartbeat {
 
   /** Tries to be fresh again, in bounded time; where it is known that this cannot be, at once. */
   async catchUp(): Promise<void> {
-    if (!this.standing.lease.enrolled && this.standing.proof !== null) return;
+    if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
     // During an outage each would only hold a request up.
     if (this.standing.answers || this.standing.last === null) await this.#running;
     if (!this.fresh && this.standing.answers && this.#options.link.hearing) await this.beat();

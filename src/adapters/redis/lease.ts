@@ -31,6 +31,8 @@ export class Lease {
   #enrolled = false;
   #generation: string | null = null;
   #count = 0;
+  #vouchedBeat = -1;
+  #asks = false;
   #beats: { readonly beat: number; readonly at: Moment }[] = [];
 
   /** @param maxStaleMilliseconds how long the gateway wants to serve what can no longer be known to be true */
@@ -68,6 +70,21 @@ export class Lease {
     return this.#enrolled ? this.#since(this.#echoedAt) : Infinity;
   }
 
+  /** How many beats have begun. */
+  get beats(): number {
+    return this.#count;
+  }
+
+  /** The newest beat after which the registry knew that no record was missing; -1 for none in this generation. */
+  get vouchedBeat(): number {
+    return this.#vouchedBeat;
+  }
+
+  /** Whether the registry that enrolled this gateway answers when it is asked for a record. */
+  get asks(): boolean {
+    return this.#asks;
+  }
+
   /** Notes that a beat begins, and which one it is. */
   begin(): { readonly beat: number; readonly at: Moment } {
     this.#count += 1;
@@ -92,7 +109,10 @@ export class Lease {
    * @param generation that of the store that was believed
    */
   granted(grant: Grant | null, generation: string): void {
-    if (this.#generation !== generation) this.end();
+    if (this.#generation !== generation) {
+      this.#vouchedBeat = -1;
+      this.end();
+    }
     if (grant?.generation !== generation || grant.beat > this.#count) {
       this.end();
       return;
@@ -102,6 +122,8 @@ export class Lease {
     // A grant that was read late may be that of a gateway for which nobody waits any more.
     if (!this.#enrolled && (seen === undefined || this.#since(seen.at) > milliseconds)) return;
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, milliseconds];
+    this.#asks = grant.compared !== undefined;
+    if (grant.compared === true) this.#vouchedBeat = grant.beat;
     if (seen === undefined) return;
     this.#echoedAt = seen.at;
     this.sure(seen.at);

@@ -58,6 +58,16 @@ export class RecordNames {
     return `${this.#prefix}grant:${instanceId}`;
   }
 
+  /** A gateway's question for a record that it does not find. @param name of the record, with the prefix */
+  ask(instanceId: string, count: number, name: string): string {
+    return `${this.askPrefix}${instanceId}:${count}:${name.slice(this.#prefix.length)}`;
+  }
+
+  /** What the name of every such question begins with. */
+  get askPrefix(): string {
+    return `${this.#prefix}ask:`;
+  }
+
   /** What a gateway reports as inactive before it takes on another generation; it is cut into parts. */
   inactive(instanceId: string, part: number): string {
     return `${this.inactivePrefix}${instanceId}:${part}`;

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import type { MetaRecord } from '../../gateway/records.js';
+import type { FillingRecord, MetaRecord } from '../../gateway/records.js';
 import type {
   GatewayGrant,
   InactiveReport,
@@ -10,16 +10,14 @@ import type {
   StoreLook,
   StoreMemory,
 } from '../../registry/ports.js';
-import { connectRedis } from './connection.js';
-import type { RedisAddress } from './connection.js';
+import { AskInbox } from './ask-inbox.js';
+import { connectRedis, type RedisAddress } from './connection.js';
 import { damagedText } from './damaged-text.js';
-import { GatewayDirectory } from './gateway-directory.js';
-import type { DirectoryTexts } from './gateway-directory.js';
+import { GatewayDirectory, type DirectoryTexts } from './gateway-directory.js';
 import { InactiveReports } from './inactive-reports.js';
 import { InvalidationListener } from './invalidation-listener.js';
-import { Outage } from './outage.js';
-import type { OutageEvents } from './outage.js';
-import { answersOf, asText, readBytes, readTogether } from './read-texts.js';
+import { Outage, type OutageEvents } from './outage.js';
+import { asText, callAll, deleteAll, readBytes, readTogether } from './calls.js';
 import { RecordNames } from './record-names.js';
 import { RecordWatch, type Replacement } from './record-watch.js';
 import { entryText, recordWrite, writeRecords } from './record-write.js';
@@ -49,6 +47,7 @@ export class RedisRecordsStore implements RecordsStore {
   readonly #reports: InactiveReports;
   readonly #mark: WriterMark;
   readonly watched: RecordWatch;
+  readonly inbox: AskInbox;
   #flushes = 0;
   readonly #replicas: ReplicaCount;
 
@@ -58,7 +57,8 @@ export class RedisRecordsStore implements RecordsStore {
     const [redis, listening] = [connectRedis(address, outage.failed), connectRedis(address, outage.failed)];
     [this.#redis, this.#listening] = [redis, listening];
     this.#same = new SameServer(redis, listening, outage.recovered);
-    const [gateways, reports] = [this.#names.gateway(''), this.#names.inactivePrefix];
+    const [gateways, reports, asks] = [this.#names.gateway(''), this.#names.inactivePrefix, this.#names.askPrefix];
+    this.inbox = new AskInbox(asks, seals, (calls) => callAll(redis, calls));
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();
@@ -67,11 +67,12 @@ export class RedisRecordsStore implements RecordsStore {
     redis.on('close', missed); // the next one may lead to another server
     const scan = (prefix: string): AsyncIterable<string> => scanNames(redis, prefix);
     this.#reports = new InactiveReports(reports, scan, (name) => redis.get(name).catch(damagedText), seals);
-    this.#listener = new InvalidationListener(listening, [gateways, reports, ...this.#names.recordPrefixes], {
+    this.#listener = new InvalidationListener(listening, [gateways, reports, asks, ...this.#names.recordPrefixes], {
       onChanged: (names) => {
         this.#directory.heard(names);
         this.#reports.noticed(names);
         this.watched.noticed(names);
+        this.inbox.heard(names);
       },
       onEverythingChanged: () => {
         this.#flushes += 1;
@@ -146,10 +147,7 @@ export class RedisRecordsStore implements RecordsStore {
       const writes = some.map((entry) => recordWrite(this.#seals, this.#prefix, entry, { change, generation }));
       this.watched.writing(writes);
       const stayed = await writeRecords(this.#seals, writes, async (commands) => {
-        const pipeline = this.#redis.pipeline();
-        for (const { command } of commands) pipeline.call(...command);
-        pipeline.call(...this.#mark.change());
-        const answers = await answersOf(pipeline);
+        const answers = await callAll(this.#redis, [...commands, { command: this.#mark.change() }]);
         this.#mark.changed(answers.pop());
         return answers;
       });
@@ -170,9 +168,12 @@ export class RedisRecordsStore implements RecordsStore {
     return this.#mark.set([...this.#textsOf(position), this.#sealed(this.#names.meta, meta)]);
   }
 
+  fill(meta: FillingRecord): Promise<void> {
+    return this.#mark.set([this.#sealed(this.#names.meta, meta)]);
+  }
+
   async gateways(roster: readonly string[]): Promise<SeenGateways> {
-    const epoch = this.#epoch;
-    return { epoch, ...(await this.#directory.list(roster)), hasReports: this.#reports.isPending };
+    return { epoch: this.#epoch, ...(await this.#directory.list(roster)), hasReports: this.#reports.isPending };
   }
 
   reports(): AsyncIterable<InactiveReport> {
@@ -180,7 +181,7 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   removeReports(names: readonly string[]): Promise<void> {
-    return this.#delete(names);
+    return deleteAll(this.#redis, names);
   }
 
   nextAcknowledgement(): Promise<void> {
@@ -188,13 +189,18 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   async grant(grants: readonly GatewayGrant[]): Promise<void> {
-    const pipeline = this.#redis.pipeline();
-    for (const { instanceId, ...grant } of grants) pipeline.set(...this.#sealed(this.#names.grant(instanceId), grant));
-    await answersOf(pipeline);
+    const calls = grants.map(({ instanceId, ...grant }) => this.#sealed(this.#names.grant(instanceId), grant));
+    await callAll(
+      this.#redis,
+      calls.map((call) => ({ command: ['SET', ...call] })),
+    );
   }
 
   removeGateways(instanceIds: readonly string[]): Promise<void> {
-    return this.#delete(instanceIds.flatMap((id) => [this.#names.grant(id), this.#names.gateway(id)]));
+    return deleteAll(
+      this.#redis,
+      instanceIds.flatMap((id) => [this.#names.grant(id), this.#names.gateway(id)]),
+    );
   }
 
   async read(names: readonly string[]): Promise<StoreEntry[]> {
@@ -214,12 +220,6 @@ export class RedisRecordsStore implements RecordsStore {
     this.#redis.disconnect();
     this.#listening.disconnect();
     return Promise.resolve();
-  }
-
-  async #delete(names: readonly string[]): Promise<void> {
-    const pipeline = this.#redis.pipeline();
-    for (const name of names) pipeline.del(name);
-    await answersOf(pipeline);
   }
 
   get #epoch(): number {

@@ -10,6 +10,7 @@ import { ClusterLink } from './cluster/cluster-link.js';
 import type { RedisAddress } from './connection.js';
 import { Heartbeat } from './heartbeat.js';
 import { inactiveAmong } from './inactive-memory.js';
+import { MissingRecords } from './missing-records.js';
 import { Outage } from './outage.js';
 import type { OutageEvents } from './outage.js';
 import type { AheadReaderOptions } from './preload/ahead-reader.js';
@@ -47,7 +48,7 @@ export class RedisRecords implements Records {
   readonly #link: RecordsLink;
   readonly #names: RecordNames;
   readonly #heartbeat: Heartbeat;
-  readonly #reads: ProvenReads;
+  readonly #missing: MissingRecords;
   readonly #keys: RecordCache<CompiledKey>;
   readonly #merchants: RecordCache<CompiledMerchant>;
   readonly #floor: RevisionFloor;
@@ -68,6 +69,7 @@ export class RedisRecords implements Records {
     const outage = new Outage(options);
     const events: LinkEvents = {
       onChanged: (names) => {
+        this.#missing.changed(names);
         if (this.#heartbeat.changed()) this.#drop(this.#names.lookupIdsOf(names), this.#names.merchantIdsOf(names));
         if (names.includes(this.#names.meta)) this.#heartbeat.doubt();
         else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
@@ -77,6 +79,7 @@ export class RedisRecords implements Records {
         this.#heartbeat.everythingChanged();
       },
       onListening: () => {
+        this.#missing.missed();
         // What is held is dropped by the next beat, before that acknowledges a revision. Until then it may be served as stale.
         void this.#heartbeat.beat();
       },
@@ -107,7 +110,10 @@ export class RedisRecords implements Records {
       holds: () => this.#keys.figures.known.entries > 0,
       onNotice: options.onNotice ?? (() => undefined),
     });
-    this.#reads = new ProvenReads(this.#link, this.#heartbeat);
+    this.#missing = new MissingRecords({
+      ...{ link: this.#link, reads: new ProvenReads(this.#link, this.#heartbeat), standing: this.#heartbeat.standing },
+      ...{ names, instanceId: identity.instanceId, seals },
+    });
     // Held by their ids: a name would have to be made, and hashed, for each look-up.
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#read(this.#names.key(id), compileKeyRecord));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
@@ -164,6 +170,7 @@ export class RedisRecords implements Records {
   }
 
   #becomeStale(): void {
+    this.#missing.missed();
     this.#keys.becomeStale();
     this.#merchants.becomeStale();
   }
@@ -186,7 +193,7 @@ export class RedisRecords implements Records {
     name: string,
     compile: (value: unknown) => Compiled,
   ): Promise<Compiled | KeyStoreUnavailable | null> {
-    return this.#compile(name, await this.#reads.text(name), compile);
+    return this.#compile(name, await this.#missing.text(name), compile);
   }
 
   #compile<Compiled extends { readonly revision: number }>(

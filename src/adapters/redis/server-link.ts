@@ -119,6 +119,10 @@ export class ServerLink implements RecordsLink {
     return text;
   }
 
+  text(name: string): Promise<string | null> {
+    return this.#get(name);
+  }
+
   names(prefix: string): AsyncGenerator<readonly string[]> {
     return scanPages(this.#redis, prefix, namesOfStep);
   }

@@ -19,6 +19,11 @@ export interface StandingOptions {
   readonly onNotice: (notice: string) => void;
 }
 
+/** An emptied store that the registry fills. */
+export interface Filling {
+  readonly generation: string;
+}
+
 /**
  * What a gateway may decide at this moment, by what its beats have found out: from memory, or by asking. It holds for the
  * connections that a beat used, and no others: those that are opened next may lead to another server.
@@ -91,9 +96,20 @@ export class Standing {
     return this.#believed === epoch && this.#whyNotAsked() === null ? epoch : null;
   }
 
+  /**
+   * The store of this moment while it is filled: a record is there once the registry was asked for it. Only where no other server can
+   * take its place: it is believed without a grant.
+   */
+  get filling(): Filling | null {
+    const { filling } = this.state;
+    if (filling === null || !this.answers || this.#judged !== this.epoch) return null;
+    return this.#options.link.witness(filling.replicas ?? 0) === 'none' ? filling : null;
+  }
+
   /** Why nothing can be decided; null while it can, if only from what is held. */
   get reason(): string | null {
     if (this.answers && this.isBelieved) return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
+    if (this.filling !== null) return null;
     const refused = this.answers ? (this.state.reason ?? this.acknowledgement.reason) : null;
     // The registry's former release does not wait for a gateway that does not believe its store.
     if (refused !== null && this.#judged === this.epoch && this.state.isFormer) return refused;

@@ -1,4 +1,5 @@
-import { MalformedRecord, parseMetaRecord, parseRecordText } from '../../gateway/records.js';
+import { MalformedRecord, parseFillingRecord, parseMetaRecord, parseRecordText } from '../../gateway/records.js';
+import type { FillingRecord, MetaRecord } from '../../gateway/records.js';
 import type { StoredMeta, StoreEntry } from '../../registry/ports.js';
 import { revisionIn } from './revision.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
@@ -7,6 +8,7 @@ import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 const noServers =
   'the meta record names no servers, though that of this store did: it is older, or of an earlier release of the registry';
 const goneBack = 'the meta record of the store is of an earlier generation';
+const isFilled = 'the store was emptied, and the registry writes its records again';
 const notAsked = 'it is not known yet whether the store is seeded';
 
 /** What was read of a store, and is believed of it. */
@@ -16,6 +18,8 @@ export interface BelievedState {
   readonly revision: number;
   /** How many servers may take the place of this one; null: the registry's former release does not say, nor does it grant leases. */
   readonly replicas: number | null;
+  /** Whether the registry answers when it is asked for a record. */
+  readonly asks?: boolean;
 }
 
 /**
@@ -29,6 +33,7 @@ export class StoreState {
   #highestRevision = 0;
   #isFormer = true;
   #notNamed: string | null = null;
+  #filling: FillingRecord | null = null;
   readonly #check: MetaCheck | null;
 
   /** @param check refuses a meta record that may not be believed; null: all are believed */
@@ -51,6 +56,11 @@ export class StoreState {
     return this.#isFormer;
   }
 
+  /** What the store says while it is filled, on the servers that it was found on; null for a store that is not. */
+  get filling(): FillingRecord | null {
+    return this.#filling;
+  }
+
   /** Why the registry does not vouch for a server that is believed all the same; null where it does. */
   get notNamed(): string | null {
     return this.#notNamed;
@@ -68,19 +78,27 @@ export class StoreState {
     servers: readonly (string | null)[] | null,
     enrolledIn: string | null,
   ): BelievedState | null {
+    this.#filling = null;
     try {
-      const { generation, servers: named, replicas = 0 } = readMetaRecord(meta, this.#check ?? unchecked);
+      const record = readMetaRecord(meta, this.#check ?? unchecked);
+      const { generation, servers: named, replicas = 0, asks = false } = record;
+      // Sealed it may be, and put back by somebody: the registry writes what it should be. Its records would be believed again.
+      if (this.#check !== null && enrolledIn !== null && generation < enrolledIn) throw new MalformedRecord(goneBack);
+      if (record.version === 2) {
+        if (named !== undefined && servers !== null && whyNotNamed(servers, named) === null) this.#filling = record;
+        throw new MalformedRecord(isFilled);
+      }
       const revision = revisionIn(newest);
       if (revision === null) throw new MalformedRecord('the revision is not a number');
       if (named === undefined && !this.#isFormer) throw new MalformedRecord(noServers);
-      // Sealed it may be, and put back by somebody: the registry writes what it should be. Its records would be believed again.
-      if (this.#check !== null && enrolledIn !== null && generation < enrolledIn) throw new MalformedRecord(goneBack);
       this.#notNamed = named === undefined || servers === null ? null : whyNotNamed(servers, named);
       const hasLost = generation === this.#generation && revision < this.#highestRevision;
       if (hasLost)
         this.#reason = `the store has lost changes: revision ${this.#highestRevision} was seen, and it has ${revision}`;
       else this.#reason = generation === enrolledIn ? null : this.#notNamed;
-      return this.#reason === null ? { generation, revision, replicas: named === undefined ? null : replicas } : null;
+      return this.#reason === null
+        ? { generation, revision, replicas: named === undefined ? null : replicas, asks }
+        : null;
     } catch (error) {
       if (!(error instanceof MalformedRecord)) throw error;
       this.#reason = error.message;
@@ -110,7 +128,9 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
  * @throws MalformedRecord where there is no such record, or one that cannot be used
  */
 export function generationOf(meta: string | null, check: MetaCheck): string {
-  return readMetaRecord(meta, check).generation;
+  const record = readMetaRecord(meta, check);
+  if (record.version === 2) throw new MalformedRecord(isFilled);
+  return record.generation;
 }
 
 /** Refuses a meta record that may not be believed, before it is parsed. @throws MalformedRecord */
@@ -120,7 +140,7 @@ export type MetaCheck = (text: string) => void;
  * A meta record as it is stored.
  * @throws MalformedRecord where there is none, or one that cannot be used
  */
-function readMetaRecord(meta: string | null, check: MetaCheck): ReturnType<typeof parseMetaRecord> {
+function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | FillingRecord {
   if (meta === null) throw new MalformedRecord('the store is not seeded: it has no meta record');
   try {
     check(meta);
@@ -130,7 +150,9 @@ function readMetaRecord(meta: string | null, check: MetaCheck): ReturnType<typeo
     throw new MalformedRecord(`the meta record of the store cannot be believed: ${error.message}; ${how}`, error);
   }
   try {
-    return parseMetaRecord(parseRecordText(withoutSeal(meta)));
+    const value = parseRecordText(withoutSeal(meta));
+    const isFilling = typeof value === 'object' && value !== null && 'filling' in value;
+    return isFilling ? parseFillingRecord(value) : parseMetaRecord(value);
   } catch (error) {
     throw new MalformedRecord('the meta record of the store cannot be used', { cause: error });
   }
@@ -138,11 +160,12 @@ function readMetaRecord(meta: string | null, check: MetaCheck): ReturnType<typeo
 
 const unchecked: MetaCheck = () => undefined;
 
-/** A meta record as it is stored, without its seal; of no generation where it cannot be used, null where there is none. */
+/** A meta record as it is stored, without its seal; of no generation where it is of no use or says that the store is filled, null for none. */
 export function storedMeta(meta: string | null): StoredMeta | null {
   if (meta === null) return null;
   try {
-    return readMetaRecord(meta, unchecked);
+    const record = readMetaRecord(meta, unchecked);
+    return record.version === 1 ? record : { generation: null, filling: true, database: record.database };
   } catch (error) {
     if (error instanceof MalformedRecord) return { generation: null };
     throw error;

@@ -18,7 +18,7 @@ export interface RosterOptions {
     RecordsStore,
     'gateways' | 'grant' | 'removeGateways' | 'names' | 'read' | 'reports' | 'removeReports'
   >;
-  readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
+  readonly projection: Pick<Projection, 'lease' | 'settledIn' | 'isComplete'>;
   readonly clock: Clock;
   readonly timers: Timers;
   /** What no gateway's lifetime is above, in milliseconds. */
@@ -154,6 +154,7 @@ export class Roster {
   ): Promise<void> {
     if (this.#granted.epoch !== epoch) this.#granted = { epoch, beats: new Map() };
     const { beats } = this.#granted;
+    const compared = this.#options.projection.isComplete;
     const { generation, published } = history;
     const grants = rows.flatMap((row): GatewayGrant[] => {
       const instanceId = row.instance_id;
@@ -162,7 +163,7 @@ export class Roster {
       if (beat === undefined || acknowledgement?.generation !== generation || acknowledgement.leaving === true)
         return [];
       if (published === null || published.revision < row.revision || beats.get(instanceId) === beat) return [];
-      return [{ instanceId, generation, beat, lifetimeMilliseconds: row.lifetime_milliseconds }];
+      return [{ instanceId, generation, beat, lifetimeMilliseconds: row.lifetime_milliseconds, compared }];
     });
     if (grants.length === 0) return;
     await this.#options.store.grant(grants);

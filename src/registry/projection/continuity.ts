@@ -97,7 +97,9 @@ export class Continuity {
     const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
     // An earlier release of the registry names no servers, and its gateways need no grant.
-    const hasGrants = look.meta === null || (look.meta.generation !== null && look.meta.servers !== undefined);
+    const hasGrants =
+      look.meta === null ||
+      (look.meta.generation === null ? look.meta.filling === true : look.meta.servers !== undefined);
     const wasSettled = this.#last !== null && history.isOpen;
     const isWitnessed = (wasSettled || history.generation === this.#accountedIn) && !isBehind;
     if (isNew || isOwn) return { known, isBehind, isDoubtful: false, isAccounted: true, waitMilliseconds: 0 };

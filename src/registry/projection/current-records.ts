@@ -62,6 +62,12 @@ export function keyEntry(row: StoredKey): StoreEntry {
   return { name: keyPrefix + row.lookup_id, value };
 }
 
+/** The name of the record of a key's merchant; null for a record that is no key's. */
+export function merchantOf({ name, value }: StoreEntry): string | null {
+  const isKey = name.startsWith(keyPrefix) && value !== null && 'merchantId' in value;
+  return isKey ? merchantPrefix + String(value.merchantId) : null;
+}
+
 /** Whether a database can know a record of this name. Redis may hold others, and PostgreSQL refuses to be asked for some, such as a NUL. */
 export function canBeKnown(name: string): boolean {
   return /^(?:key|merchant):[A-Za-z0-9_-]{1,64}$/.test(name);

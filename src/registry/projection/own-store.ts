@@ -38,7 +38,7 @@ export class OwnStore {
     const { database, store, mayGoOn } = this.#options;
     const { generation } = meta;
     if (generation === history.generation) return true;
-    if (generation !== null && meta.database !== undefined) {
+    if (meta.database !== undefined) {
       if (meta.database === (await databaseName(database))) return true;
       throw new Error(`the store is that of another database (${meta.database}). ${howToReplace}`);
     }

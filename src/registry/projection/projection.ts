@@ -1,12 +1,14 @@
 import type { MetaRecord } from '../../gateway/records.js';
 import type { Clock, Logger, Position, RecordsStore, StoreLook } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { AskedRecords } from './asked-records.js';
 import { Continuity } from './continuity.js';
 import { EvictionGuard } from './eviction-guard.js';
 import { notePublished, noteSealed, noteServers, readHistory } from './history.js';
 import type { History } from './history.js';
 import { Lease, type LeaseOptions } from './lease.js';
 import { isWaiting, oldestChanges, removeChanges } from './outbox.js';
+import { Opening } from './opening.js';
 import { OwnStore } from './own-store.js';
 import { Rebuild } from './rebuild.js';
 import { RecordRepairs, type RepairFigures } from './record-repairs.js';
@@ -48,31 +50,32 @@ export class Projection {
   readonly #rebuilding: Rebuild;
   readonly #repairs: RecordRepairs;
   readonly #sealing: Sealing;
-  readonly #monotonic: () => number;
+  readonly #asked: AskedRecords;
+  readonly #opening: Opening;
   #isHolder = false;
   /** The epoch of the store in which this process has begun to write. */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
   #hasReachedStore = false;
-  /** The wait for gateways that may have been forgotten, on the monotonic clock. */
-  #opening: { readonly generation: string; readonly at: number } | null = null;
 
   constructor(options: ProjectionOptions) {
     this.#options = options;
-    this.#monotonic = options.monotonic ?? (() => performance.now());
     this.lease = new Lease(options);
     this.eviction = new EvictionGuard(options.store);
     this.#own = new OwnStore({ ...options, mayGoOn: () => this.#mayGoOn() });
     this.#continuity = new Continuity(options);
     this.#writer = new RecordsWriter({ ...options, lease: this.lease });
-    const [lease, monotonic, isContinuous] = [this.lease, this.#monotonic, () => this.#isContinuous()];
-    this.#repairs = new RecordRepairs({ ...options, lease, monotonic, isContinuous, eviction: this.eviction });
+    const parts = { ...options, lease: this.lease, writer: this.#writer };
+    const [monotonic, eviction] = [options.monotonic ?? (() => performance.now()), this.eviction];
+    this.#opening = new Opening({ ...parts, monotonic });
+    this.#asked = new AskedRecords(parts);
+    this.#repairs = new RecordRepairs({ ...parts, monotonic, eviction, isContinuous: () => this.#isContinuous() });
     this.#sealing = new Sealing({
-      ...{ ...options, lease, writer: this.#writer },
+      ...parts,
       drain: async () => (await this.#mayGoOn()) && (await this.#drain(this.#begunIn)),
     });
     this.#rebuilding = new Rebuild({
-      ...{ ...options, lease, writer: this.#writer, mayGoOn: () => this.#mayGoOn() },
+      ...{ ...parts, mayGoOn: () => this.#mayGoOn(), answerAsks: () => this.#asked.answerWhileFilling() },
       onBegun: (generation, loss) => {
         this.#continuity.begun(generation, loss);
       },
@@ -96,7 +99,12 @@ export class Projection {
 
   /** In how many milliseconds there will be something to do without a change; null where there will not. */
   get dueIn(): number | null {
-    return this.#opening === null ? null : Math.max(0, this.#opening.at - this.#monotonic());
+    return this.#opening.dueIn;
+  }
+
+  /** Whether it is known that no record is missing in the store. */
+  get isComplete(): boolean {
+    return this.#settledIn !== null && this.#repairs.isComplete;
   }
 
   /** What was compared with the database, and repaired. */
@@ -131,7 +139,8 @@ export class Projection {
     // Nor whoever cannot seal it.
     this.#sealing.require(before, await readHistory(database));
     if (!(await this.lease.take())) {
-      [this.#isHolder, this.#opening] = [false, null];
+      this.#isHolder = false;
+      this.#opening.leave();
       this.#unsettle();
       return;
     }
@@ -157,30 +166,12 @@ export class Projection {
     if (meta === null || (await this.#sealing.run(meta, history))) await this.#drain(look.epoch);
   }
 
-  /**
-   * Nothing was lost. Another process may have ended while it waited for gateways: then the wait begins anew.
-   * @returns the meta record; null where this process projects no more
-   */
+  /** Nothing was lost. @returns the meta record; null where this process projects no more */
   async #goOn(look: StoreLook, history: History): Promise<MetaRecord | null> {
-    const { longestLifetimeMilliseconds } = this.#options;
-    const { generation, isOpen, servers } = history;
     if (!(await this.#sealing.begin(history))) return null;
     const meta = await this.#sealing.restore(look, history);
-    if (isOpen) this.#opening = null;
-    else if (this.#opening?.generation !== generation) {
-      const opensAt = this.#wait(generation, longestLifetimeMilliseconds);
-      await this.lease.finish(nothing, (transaction) => noteServers(transaction, { servers: servers ?? [], opensAt }));
-    } else if (this.#monotonic() >= this.#opening.at) {
-      const opened = { servers: servers ?? [], opensAt: null };
-      if (await this.lease.finish(nothing, (transaction) => noteServers(transaction, opened))) this.#opening = null;
-    }
+    await this.#opening.goOn(history);
     return meta;
-  }
-
-  /** Begins to wait for gateways that may have been forgotten. @returns until when, in milliseconds since 1970; null: it need not */
-  #wait(generation: string, milliseconds: number): number | null {
-    this.#opening = milliseconds === 0 ? null : { generation, at: this.#monotonic() + milliseconds };
-    return milliseconds === 0 ? null : this.#options.clock.now() + milliseconds;
   }
 
   /** @returns whether this process still projects */
@@ -189,6 +180,7 @@ export class Projection {
     let { published } = await readHistory(database);
     for (let isFirst = true; ; isFirst = false) {
       if (!isFirst && !(await this.#mayGoOn())) return false;
+      if (!(await this.#asked.answer((entries) => this.#repairs.restore(entries, epoch)))) return this.#unsettle();
       const batch = await oldestChanges(database);
       // Before the changes: a forged record of a later revision would be taken for one of a lost history.
       const step = await this.#repairs.step(epoch, batch === null);
@@ -219,7 +211,7 @@ export class Projection {
     const rebuilt = await this.#rebuilding.run(look, { before, loss });
     if (rebuilt === null) return false;
     const { generation, written } = rebuilt;
-    const opensAt = this.#wait(generation, loss.waitMilliseconds);
+    const opensAt = this.#opening.begin(generation, loss.waitMilliseconds);
     return this.lease.finish(nothing, async (transaction) => {
       await notePublished(transaction, written);
       await noteServers(transaction, { servers: look.servers, opensAt });

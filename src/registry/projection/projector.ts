@@ -48,6 +48,11 @@ export class Projector {
     this.#timers = timers;
     this.#logger = logger;
     void this.#watch(options.store.watched);
+    const { inbox } = options.store;
+    const answer = (): void => {
+      if (!this.isFailing) this.wake();
+    };
+    if (inbox !== null) inbox.onWork = answer;
   }
 
   /** Begins as soon as possible; where it is at it, it will look once more. */
@@ -104,7 +109,7 @@ export class Projector {
   }
 
   /** What the roster is kept by: this process alone while it projects. */
-  get projection(): Pick<Projection, 'lease' | 'settledIn'> {
+  get projection(): Pick<Projection, 'lease' | 'settledIn' | 'isComplete'> {
     return this.#projection;
   }
 

@@ -16,12 +16,14 @@ export interface RebuildOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly clock: Clock;
-  readonly lease: Pick<Lease, 'finish'>;
+  readonly lease: Pick<Lease, 'finish' | 'keep'>;
   readonly writer: RecordsWriter;
   /** A name for a new generation. */
   readonly newGeneration: () => string;
   /** Asked between two batches. */
   readonly mayGoOn: () => Promise<boolean>;
+  /** Answers gateways that ask for records; false where this process projects no more. */
+  readonly answerAsks: () => Promise<boolean>;
   /** Told of the new generation, before anything is written. */
   readonly onBegun: (generation: string, loss: Loss) => void;
   readonly logger?: Logger | undefined;
@@ -65,7 +67,9 @@ export class Rebuild {
       logger?.warn(details, `${why}: everything is written anew, in a new generation`);
     }
     const begun = { generation, revision: loss.known };
-    if (!(await this.#finish([], 0, (transaction) => beginGeneration(transaction, begun)))) return null;
+    const { lease } = this.#options;
+    const isKept = await lease.finish({ names: [], revision: 0 }, (transaction) => beginGeneration(transaction, begun));
+    if (!isKept) return null;
     onBegun(generation, loss);
     if (loss.isDoubtful) await noteRestore(this.#options, loss.isBehind);
     // A process that ended here had counted up the revision: nothing shows any more that the database is behind.
@@ -75,6 +79,14 @@ export class Rebuild {
 
     const { revision } = await readHistory(database);
     const progress = { written: { revision, change: ulid(clock.now()) } };
+    const common = {
+      ...{ generation, database: await databaseName(database), servers: [...servers], asks: store.inbox !== null },
+      replicas: Math.max(look.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
+    };
+    const now = (): string => new Date(clock.now()).toISOString();
+    // Only where gateways believe nothing that is there: they would forget what they hold.
+    const isEmpty = meta === null || (meta.generation === null && meta.filling === true);
+    if (isEmpty) await store.fill?.({ version: 2, filling: true, ...common, projectedAt: now() });
     for await (const entries of storedPages(database)) {
       await writer.rewrite(entries, revision);
       const names = entries.map(({ name }) => name);
@@ -86,34 +98,21 @@ export class Rebuild {
       if (!(await this.#goOn(names, revision, progress))) return null;
     }
     const { written } = progress;
-    const complete = {
-      ...{ version: 1 as const, generation, projectedAt: new Date(clock.now()).toISOString() },
-      ...{ database: await databaseName(database), servers: [...servers] },
-      replicas: Math.max(look.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
-    };
-    await store.complete(complete, written);
+    await store.complete({ version: 1, ...common, projectedAt: now() }, written);
     return { generation, written };
   }
 
   /** Makes sure that a page was written by the process that projects, and writes what was changed meanwhile. */
   async #goOn(names: readonly string[], revision: number, progress: { written: Position }): Promise<boolean> {
-    const { database, writer, mayGoOn } = this.#options;
-    if (!(await this.#finish(names, revision, () => Promise.resolve()))) return false;
+    const { database, lease, writer, mayGoOn, answerAsks } = this.#options;
+    if (!(await lease.keep({ names, revision }))) return false;
     for (;;) {
-      if (!(await mayGoOn())) return false;
+      if (!(await mayGoOn()) || !(await answerAsks())) return false;
       const batch = await oldestChanges(database, progress.written.revision);
       if (batch === null) return true;
       await writer.write(batch);
       progress.written = { revision: batch.revision, change: batch.change };
     }
-  }
-
-  #finish(
-    names: readonly string[],
-    revision: number,
-    act: (transaction: RegistryDatabase) => Promise<void>,
-  ): Promise<boolean> {
-    return this.#options.lease.finish({ names, revision }, act);
   }
 
   async #holdBack({ isBehind, known }: Loss): Promise<boolean> {

@@ -82,10 +82,16 @@ export class RecordRepairs {
     return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt, isPaused };
   }
 
+  /** Whether all records were compared, and each change that was made since was heard of. */
+  get isComplete(): boolean {
+    return this.#options.store.watched === null || (!this.#sweep.isHasty && !this.#pause.isPaused);
+  }
+
   /** This process does not project. */
   rest(): void {
     this.#isResting = true;
     this.#options.store.watched?.rest();
+    this.#sweep.hasten();
   }
 
   /**
@@ -107,6 +113,12 @@ export class RecordRepairs {
     if (page !== 'done') return this.#check(store.watched, page, epoch);
     this.#sweptAt = this.#options.clock.now();
     return 'idle';
+  }
+
+  /** Repairs these records where they need it, also during a pause. @returns false where a step would be lost */
+  async restore(entries: readonly StoreEntry[], epoch: number | null): Promise<boolean> {
+    const { watched } = this.#options.store;
+    return watched === null || (await this.#check(watched, entries, epoch, true)) !== 'lost';
   }
 
   /** Repairs a few records that are missing, and finds out whether Redis evicts others for them. */

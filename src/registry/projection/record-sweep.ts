@@ -29,10 +29,15 @@ export class RecordSweep {
   #allowance = 0;
   #allowedAt = -Infinity;
   /** Sweeps that are to end soon: the one that is under way, and a whole one. */
-  #hasty = 0;
+  #hasty = 1;
 
   constructor(options: SweepOptions) {
     this.#options = options;
+  }
+
+  /** Whether notices were lost since the last whole sweep began. */
+  get isHasty(): boolean {
+    return this.#hasty > 0;
   }
 
   /** Goes faster until everything was compared once more. */

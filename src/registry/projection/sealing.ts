@@ -11,7 +11,7 @@ import type { RecordsWriter } from './records-writer.js';
 /** What records are sealed with. */
 export interface SealingOptions {
   readonly database: RegistryDatabase;
-  readonly store: Pick<RecordsStore, 'sealIds' | 'complete'>;
+  readonly store: Pick<RecordsStore, 'sealIds' | 'complete' | 'inbox'>;
   readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish'>;
   readonly writer: Pick<RecordsWriter, 'rewrite'>;
@@ -74,16 +74,17 @@ export class Sealing {
       this.#replicas = Math.max(this.#replicas, look.meta.replicas ?? 0);
       const isAhead = look.replicas > (look.meta.replicas ?? 0);
       const isSealedAnew = look.seal !== 'current' && sealedBy.join() === store.sealIds[0];
-      if ((!isAhead && !isSealedAnew) || published === null) return look.meta;
+      const asks = store.inbox !== null;
+      if ((!isAhead && !isSealedAnew && look.meta.asks === asks) || published === null) return look.meta;
       // Another replica can take the server's place: gateways have to know how many.
-      const meta = { ...look.meta, replicas: Math.max(look.replicas, look.meta.replicas ?? 0) };
+      const meta = { ...look.meta, replicas: Math.max(look.replicas, look.meta.replicas ?? 0), asks };
       if (this.#mayWriteMeta(look, history)) await store.complete(meta, published);
       return meta;
     }
     const meta: MetaRecord = {
       ...{ version: 1, generation, projectedAt: new Date(clock.now()).toISOString() },
       ...{ database: await databaseName(database), servers: [...(servers ?? look.servers)] },
-      replicas: Math.max(this.#replicas, look.replicas),
+      ...{ replicas: Math.max(this.#replicas, look.replicas), asks: store.inbox !== null },
     };
     logger?.error({ generation }, 'the meta record of the store is not what this registry wrote: it is written again');
     if (published !== null) await store.complete(meta, published);

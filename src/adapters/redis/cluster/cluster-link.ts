@@ -68,6 +68,10 @@ export class ClusterLink implements RecordsLink {
     return text ?? this.#readWithMarker(name, slot, generation);
   }
 
+  text(name: string): Promise<string | null> {
+    return this.#get(name);
+  }
+
   async *names(prefix: string): AsyncGenerator<readonly string[]> {
     for (const { commands } of this.#masters.all) yield* scanPages(commands, prefix, namesOfStep);
   }

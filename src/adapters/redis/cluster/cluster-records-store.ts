@@ -9,12 +9,13 @@ import type {
   StoreLook,
   StoreMemory,
 } from '../../../registry/ports.js';
+import { AskInbox } from '../ask-inbox.js';
 import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
 import { GatewayDirectory, type DirectoryTexts } from '../gateway-directory.js';
 import { InactiveReports } from '../inactive-reports.js';
 import { Outage, type OutageEvents } from '../outage.js';
-import { asText as textOf } from '../read-texts.js';
+import { asText as textOf } from '../calls.js';
 import { RecordNames } from '../record-names.js';
 import { RecordWatch, type Replacement } from '../record-watch.js';
 import { entryText, recordWrite, writeRecords } from '../record-write.js';
@@ -47,6 +48,7 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly #directory: GatewayDirectory;
   readonly #reports: InactiveReports;
   readonly watched: RecordWatch;
+  readonly inbox: AskInbox;
   readonly #outage: Outage;
   /** What the masters were when everything began to be written anew. */
   #base = -1;
@@ -55,7 +57,7 @@ export class ClusterRecordsStore implements RecordsStore {
   constructor(address: RedisAddress, prefix: string, events: OutageEvents, seals = noSeals) {
     [this.#prefix, this.#seals, this.#names] = [prefix, seals, new RecordNames(prefix)];
     this.#outage = new Outage(events);
-    const [gateways, reports] = [this.#names.gateway(''), this.#names.inactivePrefix];
+    const [gateways, reports, asks] = [this.#names.gateway(''), this.#names.inactivePrefix, this.#names.askPrefix];
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();
@@ -63,13 +65,14 @@ export class ClusterRecordsStore implements RecordsStore {
     };
     const masters = new ClusterMasters({
       address,
-      prefixes: [gateways, reports, ...this.#names.recordPrefixes],
+      prefixes: [gateways, reports, asks, ...this.#names.recordPrefixes],
       onError: this.#outage.failed,
       events: {
         onChanged: (names) => {
           this.#directory.heard(names);
           this.#reports.noticed(names);
           this.watched.noticed(names);
+          this.inbox.heard(names);
         },
         onEverythingChanged: missed,
         onListening: missed,
@@ -102,6 +105,7 @@ export class ClusterRecordsStore implements RecordsStore {
     };
     this.watched = new RecordWatch(source, this.#names.recordPrefixes);
     this.#masters = masters;
+    this.inbox = new AskInbox(asks, seals, (calls) => callEach(masters, calls));
     this.#servers = new MasterServers(masters);
     this.#proofs = new SlotProofs(masters, this.#names);
     masters.agree().catch(() => undefined);
@@ -118,10 +122,8 @@ export class ClusterRecordsStore implements RecordsStore {
     const meta = await this.#get(this.#names.meta);
     const stated = { meta: storedMeta(meta), seal: storedSeal(this.#seals, this.#names.meta, meta) };
     await this.#proofs.check(meta ?? '', this.#stated.of(stated));
-    const [revisionText, named] = await Promise.all([
-      this.#get(this.#names.revision),
-      this.#get(this.#names.changeInCluster),
-    ]);
+    const { revision: newest, changeInCluster } = this.#names;
+    const [revisionText, named] = await Promise.all([this.#get(newest), this.#get(changeInCluster)]);
     const revision = revisionIn(revisionText) ?? 0;
     return {
       ...{ epoch, servers, replicas: 0, isWhole: this.#proofs.missing === 0 },

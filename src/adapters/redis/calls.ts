@@ -3,11 +3,27 @@ import { damagedText } from './damaged-text.js';
 
 const namesAtATime = 500;
 
-/** The answers to all commands. @throws Error that of the first command that failed */
-export async function answersOf(pipeline: ReturnType<Redis['pipeline']>): Promise<unknown[]> {
+/** Has commands carried out in one go. @throws Error that of the first that failed; the others may have had effect */
+export async function callAll(
+  redis: Redis,
+  commands: readonly { readonly command: readonly string[] }[],
+): Promise<unknown[]> {
+  const pipeline = redis.pipeline();
+  for (const { command } of commands) {
+    const [verb = '', ...args] = command;
+    pipeline.call(verb, ...args);
+  }
   const results = (await pipeline.exec()) ?? [];
   for (const [error] of results) if (error !== null) throw error;
   return results.map(([, answer]) => answer);
+}
+
+/** Deletes names in one go. @throws Error as `callAll` */
+export async function deleteAll(redis: Redis, names: readonly string[]): Promise<void> {
+  await callAll(
+    redis,
+    names.map((name) => ({ command: ['DEL', name] })),
+  );
 }
 
 /** The texts at one moment, in the order of the names; null for one that is not there. */

@@ -1,0 +1,130 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { KeyStoreUnavailable } from '../../gateway/ports.js';
+import { TokenBucket } from '../../gateway/token-bucket.js';
+import { asked, mostAskMilliseconds, readAnswer, type AskAnswer } from './gateway-records.js';
+import type { ProvenReads } from './proven-reads.js';
+import type { RecordNames } from './record-names.js';
+import type { RecordsLink } from './records-link.js';
+import type { Seals } from './seal.js';
+import type { Filling, Standing } from './standing.js';
+import { objectIn } from './store-state.js';
+
+/** What absent records are judged by. */
+export interface MissingRecordsOptions {
+  readonly link: Pick<RecordsLink, 'text' | 'write'>;
+  readonly reads: Pick<ProvenReads, 'text'>;
+  readonly standing: Standing;
+  readonly names: RecordNames;
+  readonly instanceId: string;
+  readonly seals: Seals;
+}
+
+/** A gateway waits for an answer for that long; the question, and the answer, stand twice as long. */
+const longestMilliseconds = mostAskMilliseconds / 2;
+const firstPauseMilliseconds = 5;
+const longestPauseMilliseconds = 50;
+/** Whoever tries out keys must not have the registry do nothing else. */
+const asksPerSecond = 200;
+/** While the store is filled, nearly all are good keys. */
+const asksPerSecondOfFilling = 1_000;
+const asksAtOnce = 1_000;
+const mostDoubts = 10_000;
+
+/**
+ * Tells a record that is missing, because it was evicted or deleted, from one that never was. The registry says in each grant whether
+ * it knows that nothing is missing; from then on this gateway hears of each record that goes. Where that does not do, and while an
+ * emptied store is filled, the registry is asked for the record by its name, and looks it up in its database.
+ */
+export class MissingRecords {
+  readonly #options: MissingRecordsOptions;
+  readonly #asks = new TokenBucket(asksPerSecond, asksAtOnce, () => performance.now());
+  readonly #asksOfFilling = new TokenBucket(asksPerSecondOfFilling, asksAtOnce, () => performance.now());
+  #count = 0;
+  /** Records of which a notice came: one of them that is not there may have been evicted or deleted. */
+  readonly #doubts = new Set<string>();
+  /** What the registry has said of earlier beats says nothing: notices may have been missed since. */
+  #firstBeat = 0;
+
+  constructor(options: MissingRecordsOptions) {
+    this.#options = options;
+  }
+
+  /** Notices came of these names. */
+  changed(names: readonly string[]): void {
+    for (const name of names) this.#doubts.add(name);
+    if (this.#doubts.size > mostDoubts) this.missed();
+  }
+
+  /** Notices may have been missed. */
+  missed(): void {
+    this.#doubts.clear();
+    this.#firstBeat = this.#options.standing.lease.beats + 1;
+  }
+
+  /**
+   * The text of a record as the registry has it; null where the registry has none.
+   * @param name with the prefix of the store
+   * @throws KeyStoreUnavailable
+   */
+  async text(name: string): Promise<string | null> {
+    const { reads, standing } = this.#options;
+    const { filling } = standing;
+    if (filling !== null) return this.#textOfFilling(name, filling);
+    const text = await reads.text(name);
+    if (text !== null || !this.#mayBeMissing(name)) return text;
+    const isPresent = await this.#ask(name, standing.generation, this.#asks);
+    if (!isPresent) return null;
+    const written = await reads.text(name);
+    if (written === null) throw new KeyStoreUnavailable('a record is missing again that the registry has just written');
+    return written;
+  }
+
+  #mayBeMissing(name: string): boolean {
+    const { lease, last } = this.#options.standing;
+    if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // an earlier release of the registry does not answer
+    return lease.vouchedBeat < this.#firstBeat || !lease.enrolled || this.#doubts.has(name);
+  }
+
+  /** Each record that names the generation was written since the store was emptied. */
+  async #textOfFilling(name: string, filling: Filling): Promise<string | null> {
+    const { link, standing } = this.#options;
+    const read = async (): Promise<string | null> => {
+      const text = await link.text(name);
+      const record = objectIn(text) as { readonly generation?: unknown } | null;
+      return record?.generation === filling.generation ? text : null;
+    };
+    const requireFilling = (): void => {
+      if (standing.filling?.generation !== filling.generation)
+        throw new KeyStoreUnavailable('the store was emptied, or filled, meanwhile');
+    };
+    try {
+      const text =
+        (await read()) ?? ((await this.#ask(name, filling.generation, this.#asksOfFilling)) && (await read()));
+      requireFilling();
+      if (text === false) return null;
+      if (text !== null) return text;
+    } catch (error) {
+      if (error instanceof KeyStoreUnavailable) throw error;
+      throw new KeyStoreUnavailable('Redis could not be asked', { cause: error });
+    }
+    throw new KeyStoreUnavailable('the registry has not written the record that it has');
+  }
+
+  /** @returns whether the registry has such a record, and has written it */
+  async #ask(name: string, generation: string, bucket: TokenBucket): Promise<boolean> {
+    const { link, names, instanceId, seals } = this.#options;
+    if (!bucket.take()) throw new KeyStoreUnavailable('records may be missing, and the registry is asked for too many');
+    this.#count += 1;
+    const question = names.ask(instanceId, this.#count, name);
+    const began = performance.now();
+    await link.write({ name: question, text: asked, lifetimeMilliseconds: mostAskMilliseconds });
+    for (let pause = firstPauseMilliseconds; ; pause = Math.min(2 * pause, longestPauseMilliseconds)) {
+      await wait(pause);
+      const text = await link.text(question);
+      const answer: AskAnswer | null = text === null || !seals.accept(question, text) ? null : readAnswer(text);
+      if (answer?.generation === generation) return answer.isPresent;
+      if (text === null || performance.now() - began > longestMilliseconds)
+        throw new KeyStoreUnavailable('records may be missing, and the registry does not say whether this one is');
+    }
+  }
+}

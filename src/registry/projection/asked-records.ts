@@ -1,0 +1,68 @@
+import type { RecordAsk, RecordsStore, StoreEntry } from '../ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { canBeKnown, currentRecords, merchantOf } from './current-records.js';
+import { readHistory } from './history.js';
+import type { Lease } from './lease.js';
+import type { RecordsWriter } from './records-writer.js';
+
+/** What gateways are answered with. */
+export interface AskedRecordsOptions {
+  readonly database: RegistryDatabase;
+  readonly store: Pick<RecordsStore, 'inbox'>;
+  readonly writer: Pick<RecordsWriter, 'rewrite'>;
+  readonly lease: Pick<Lease, 'keep'>;
+}
+
+const mostAtOnce = 500;
+
+/**
+ * Answers gateways that do not find a record: it is looked up in the database by its name, and written again with its merchant, or there
+ * is none. Of a record that may be missing, a gateway says "Invalid API Key" only after that.
+ */
+export class AskedRecords {
+  readonly #options: AskedRecordsOptions;
+
+  constructor(options: AskedRecordsOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Answers those who ask for what should be there.
+   * @param restore writes what is missing, up to a revision; false where this process projects no more
+   * @returns false where it does not
+   */
+  async answer(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<boolean> {
+    const { database, store } = this.#options;
+    for (let asks = this.#take(); asks.length > 0; asks = this.#take()) {
+      // Before the records are read: what is changed meanwhile is written with its change.
+      const { generation, revision } = await readHistory(database);
+      const { present, entries } = await this.#find(asks);
+      if (!(await restore(entries, revision))) return false;
+      await store.inbox?.answer(asks, present, generation);
+    }
+    return true;
+  }
+
+  /** Answers those who ask for what is not written yet. @returns false where this process projects no more */
+  answerWhileFilling(): Promise<boolean> {
+    const { lease, writer } = this.#options;
+    return this.answer(async (entries, revision) => {
+      await writer.rewrite(entries, revision);
+      return lease.keep({ names: entries.map(({ name }) => name), revision });
+    });
+  }
+
+  #take(): readonly RecordAsk[] {
+    return this.#options.store.inbox?.take(mostAtOnce) ?? [];
+  }
+
+  async #find(asks: readonly RecordAsk[]): Promise<{ present: ReadonlySet<string>; entries: StoreEntry[] }> {
+    const { database } = this.#options;
+    const names = [...new Set(asks.map(({ record }) => record))].filter(canBeKnown);
+    const found = (await currentRecords(database, names)).filter(({ value }) => value !== null);
+    const present = new Set(found.map(({ name }) => name));
+    // A key is of no use without its merchant.
+    const merchants = new Set(found.flatMap((entry) => merchantOf(entry) ?? []).filter((name) => !present.has(name)));
+    return { present, entries: [...(await currentRecords(database, [...merchants])), ...found] };
+  }
+}

@@ -1,0 +1,56 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { setTimeout as wait } from 'node:timers/promises';
+import { numberIn, optionsOf, say } from './command-line.js';
+import { startDeployment, Teardowns } from './deployment.js';
+import { round } from './figures.js';
+import { benchKey } from './key-file.js';
+import { isFilled, seedKeys } from './seed.js';
+
+// Redis is emptied, and keys that no gateway holds are asked for at once: how soon are all of them accepted?
+
+const options = optionsOf({ keys: '10000', asked: '1000', connections: '50' });
+const keys = numberIn('keys', options.keys);
+const asked = Math.min(keys, numberIn('asked', options.asked));
+const connections = numberIn('connections', options.connections);
+const pauseMilliseconds = 20;
+
+const t = new Teardowns();
+try {
+  const deployment = await startDeployment(t);
+  const config = await readFile(deployment.configFile, 'utf8');
+  await writeFile(deployment.configFile, config.replace('cache: {', 'cache: { preload: false,'));
+  say(`seeding ${keys} keys`);
+  await seedKeys(deployment, keys);
+  const gateway = await deployment.startGateway();
+  await wait(3_000); // it is in the roster
+
+  const statuses: Record<number, number> = {};
+  let next = 0;
+  const loop = async (): Promise<void> => {
+    while (next < asked) {
+      const key = benchKey(Math.floor((next++ * keys) / asked));
+      for (;;) {
+        const status = await gateway.ask(key);
+        statuses[status] = (statuses[status] ?? 0) + 1;
+        if (status === 200) break;
+        await wait(pauseMilliseconds);
+      }
+    }
+  };
+  await deployment.redis.client.flushall();
+  const began = performance.now();
+  const since = (): number => round((performance.now() - began) / 1000);
+  await Promise.all(Array.from({ length: connections }, loop));
+  const acceptedSeconds = since();
+  while (!(await isFilled(deployment))) await wait(pauseMilliseconds);
+  const result = { keys, asked, acceptedSeconds, filledSeconds: since(), statuses };
+  if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`);
+  else
+    process.stdout.write(
+      `${keys} keys; ${asked} of them were accepted ${acceptedSeconds} s after FLUSHALL, and all were written after ${result.filledSeconds} s; ` +
+        `responses: ${JSON.stringify(statuses)}\n`,
+    );
+  if (statuses[401] !== undefined) process.exitCode = 1;
+} finally {
+  await t.close();
+}
