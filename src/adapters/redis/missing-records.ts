@@ -86,28 +86,20 @@ export class MissingRecords {
   }
 
   /** Each record that names the generation was written since the store was emptied. */
-  async #textOfFilling(name: string, filling: Filling): Promise<string | null> {
-    const { link, standing } = this.#options;
+  async #textOfFilling(name: string, { generation }: Filling): Promise<string | null> {
     const read = async (): Promise<string | null> => {
-      const text = await link.text(name);
+      const text = await this.#stored(name);
       const record = objectIn(text) as { readonly generation?: unknown } | null;
-      return record?.generation === filling.generation ? text : null;
+      return record?.generation === generation ? text : null;
     };
-    const requireFilling = (): void => {
-      if (standing.filling?.generation !== filling.generation)
-        throw new KeyStoreUnavailable('the store was emptied, or filled, meanwhile');
-    };
-    try {
-      const text =
-        (await read()) ?? ((await this.#ask(name, filling.generation, this.#asksOfFilling)) && (await read()));
-      requireFilling();
-      if (text === false) return null;
-      if (text !== null) return text;
-    } catch (error) {
-      if (error instanceof KeyStoreUnavailable) throw error;
-      throw new KeyStoreUnavailable('Redis could not be asked', { cause: error });
-    }
-    throw new KeyStoreUnavailable('the registry has not written the record that it has');
+    const before = await read();
+    const isPresent = before !== null || (await this.#ask(name, generation, this.#asksOfFilling));
+    const text = before === null && isPresent ? await read() : before;
+    if (this.#options.standing.filling?.generation !== generation)
+      throw new KeyStoreUnavailable('the store was emptied, or filled, meanwhile');
+    if (isPresent && text === null)
+      throw new KeyStoreUnavailable('the registry has not written the record that it has');
+    return text;
   }
 
   /** @returns whether the registry has such a record, and has written it */
@@ -117,14 +109,23 @@ export class MissingRecords {
     this.#count += 1;
     const question = names.ask(instanceId, this.#count, name);
     const began = performance.now();
-    await link.write({ name: question, text: asked, lifetimeMilliseconds: mostAskMilliseconds });
+    const text = { name: question, text: asked, lifetimeMilliseconds: mostAskMilliseconds };
+    await link.write(text).catch(unavailable);
     for (let pause = firstPauseMilliseconds; ; pause = Math.min(2 * pause, longestPauseMilliseconds)) {
       await wait(pause);
-      const text = await link.text(question);
-      const answer: AskAnswer | null = text === null || !seals.accept(question, text) ? null : readAnswer(text);
+      const stored = await this.#stored(question);
+      const answer: AskAnswer | null = stored === null || !seals.accept(question, stored) ? null : readAnswer(stored);
       if (answer?.generation === generation) return answer.isPresent;
-      if (text === null || performance.now() - began > longestMilliseconds)
+      if (stored === null || performance.now() - began > longestMilliseconds)
         throw new KeyStoreUnavailable('records may be missing, and the registry does not say whether this one is');
     }
   }
+
+  #stored(name: string): Promise<string | null> {
+    return this.#options.link.text(name).catch(unavailable);
+  }
+}
+
+function unavailable(cause: unknown): never {
+  throw cause instanceof KeyStoreUnavailable ? cause : new KeyStoreUnavailable('Redis could not be asked', { cause });
 }
