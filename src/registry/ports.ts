@@ -4,9 +4,12 @@ import type { RecordInbox } from './record-inbox.js';
 
 export type { RecordAsk, RecordInbox } from './record-inbox.js';
 
-/** What stands in the store as its meta record: of no generation where it is damaged, of a layout that is not known, or not complete. */
+/**
+ * What stands in the store as its meta record: of no generation where it is damaged, or of a layout that is not known, or where the store is
+ * being filled with that generation.
+ */
 export type StoredMeta =
-  MetaRecord | { readonly generation: null; readonly filling?: boolean; readonly database?: string | undefined };
+  MetaRecord | { readonly generation: null; readonly filling?: string; readonly database?: string | undefined };
 
 /** A record to put into the store, or to take out of it where the value is null. */
 export interface StoreEntry {
@@ -148,6 +151,8 @@ export interface ChangedRecords {
 export interface WatchedRecords {
   /** Takes records that somebody else may have changed. Changes are looked at from the first call on, until `rest()` or a loss of notices. */
   take(most: number): ChangedRecords;
+  /** Whether nothing is left to take, and no notice was lost or waits to be looked at. */
+  readonly isQuiet: boolean;
   /** Settles when there was next something to take. */
   next(): Promise<void>;
   /** Looks at no changes until `take()` is called again: another registry writes. */

@@ -32,6 +32,10 @@ export class MemoryWatch implements WatchedRecords {
     return { names: this.#changed.splice(0, most), isIncomplete };
   }
 
+  get isQuiet(): boolean {
+    return !this.isResting && !this.#isIncomplete && this.#changed.length === 0;
+  }
+
   next(): Promise<void> {
     return new Promise(() => undefined);
   }

@@ -2,7 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { MissingRecords } from '../../src/adapters/redis/missing-records.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
-import { Seals } from '../../src/adapters/redis/seal.js';
+import { noSeals, Seals } from '../../src/adapters/redis/seal.js';
 import type { Standing } from '../../src/adapters/redis/standing.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { withoutRedis } from '../adapters/redis-server.js';
@@ -117,7 +117,11 @@ t.test('an answer counts only under the seal of its own question', async (t) => 
   };
   const textOf = (answerTo: (question: string) => string): Promise<string | null> =>
     new MissingRecords({
-      link: { write: () => Promise.resolve(), text: (name) => Promise.resolve(answerTo(name)) },
+      link: {
+        heard: () => Promise.resolve(),
+        write: () => Promise.resolve(),
+        text: (name) => Promise.resolve(answerTo(name)),
+      },
       reads: { text: () => Promise.resolve(null) },
       standing: {
         ...{ filling: null, generation: 'r_1', last: { generation: 'r_1', revision: 1, replicas: 0, asks: true } },
@@ -128,4 +132,37 @@ t.test('an answer counts only under the seal of its own question', async (t) => 
   for (const [what, answerTo] of Object.entries(answers))
     await t.rejects(textOf(answerTo), { name: 'KeyStoreUnavailable', message: /does not say whether/ }, what);
   t.equal(await textOf((question) => seals.seal(question, answer)), null);
+});
+
+// Redis answers over one connection and sends its notices over another: the answer may come first.
+t.test('that a record is not there counts only when every notice was heard', async (t) => {
+  const name = `mg:key:${unknown(1)}`;
+  for (const [what, happens] of [
+    [
+      'a notice comes behind the answer',
+      (missing: MissingRecords) => {
+        missing.changed([name]);
+        return Promise.resolve();
+      },
+    ],
+    ['nothing can be heard', () => Promise.reject(new Error('nothing can be heard'))],
+    ['no notice comes', () => Promise.resolve()],
+  ] as const) {
+    const asked: string[] = [];
+    const missing: MissingRecords = new MissingRecords({
+      link: {
+        heard: () => happens(missing),
+        write: ({ name: question }) => Promise.resolve(void asked.push(question)),
+        text: () => Promise.resolve(JSON.stringify({ generation: 'r_1', isPresent: false })),
+      },
+      reads: { text: () => Promise.resolve(null) },
+      standing: {
+        ...{ filling: null, generation: 'r_1', last: { generation: 'r_1', revision: 1, replicas: 0, asks: true } },
+        lease: { enrolled: true, asks: true, vouchedBeat: 1, beats: 1 },
+      } as unknown as Standing,
+      ...{ names: new RecordNames('mg:'), instanceId: 'one', seals: noSeals },
+    });
+    t.equal(await missing.text(name), null);
+    t.equal(asked.length, what === 'no notice comes' ? 0 : 1, what);
+  }
 });

@@ -308,3 +308,25 @@ onEachDatabase('a damaged record that is held back stops no comparison, and is i
   t.match(await database.selectFrom('merchants').selectAll().execute(), [{ id: merchantId, status: 'INACTIVE' }]);
   t.same(await differences(database, store), []);
 });
+
+onEachDatabase('a store that was being filled when the database was restored still knows', async (t, url) => {
+  const { context, database, projection, store, time } = await projectionFixture(t, url);
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  await one.run();
+  const putBack = await backUp(database);
+  await revokeKey(context, 'test', keyId);
+  await one.run();
+  await one.end();
+  // It was emptied, and the registry ended after it had written some records again.
+  store.meta = { generation: null, filling: 'generation-later' };
+  [store.revision, store.change] = [0, null];
+  await putBack();
+  time.advance(60_000);
+  const next = projection('next');
+  await next.run();
+  const key = await database.selectFrom('api_keys').select('status').where('key_id', '=', keyId).executeTakeFirst();
+  t.equal(key?.status, 'REVOKED');
+});

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import { damagedText } from './damaged-text.js';
+import type { AcknowledgementText } from './records-link.js';
 
 const namesAtATime = 500;
 
@@ -16,6 +17,19 @@ export async function callAll(
   const results = (await pipeline.exec()) ?? [];
   for (const [error] of results) if (error !== null) throw error;
   return results.map(([, answer]) => answer);
+}
+
+/** Writes texts that end by themselves. @throws Error as `callAll` */
+export function writeTexts(redis: Redis, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
+  return callAll(redis, texts.map(setCommand));
+}
+
+/** The command that writes a text which ends by itself. */
+export function setCommand({ name, text, lifetimeMilliseconds }: AcknowledgementText): {
+  readonly name: string;
+  readonly command: string[];
+} {
+  return { name, command: ['SET', name, text, 'PX', String(lifetimeMilliseconds)] };
 }
 
 /** Deletes names in one go. @throws Error as `callAll` */

@@ -15,7 +15,7 @@ import { Turn } from './turn.js';
 
 /** What a heartbeat is made of. */
 export interface HeartbeatOptions extends StandingOptions {
-  readonly link: Omit<RecordsLink, 'names' | 'readSome' | 'text'>;
+  readonly link: Omit<RecordsLink, 'names' | 'readSome' | 'text' | 'heard'>;
   readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;

@@ -11,7 +11,7 @@ import { objectIn } from './store-state.js';
 
 /** What absent records are judged by. */
 export interface MissingRecordsOptions {
-  readonly link: Pick<RecordsLink, 'text' | 'write'>;
+  readonly link: Pick<RecordsLink, 'heard' | 'text' | 'write'>;
   readonly reads: Pick<ProvenReads, 'text'>;
   readonly standing: Standing;
   readonly names: RecordNames;
@@ -69,9 +69,10 @@ export class MissingRecords {
   async text(name: string): Promise<string | null> {
     const { reads, standing } = this.#options;
     const { filling } = standing;
-    if (filling !== null) return this.#textOfFilling(name, filling);
+    const filled = filling === null ? undefined : await this.#textOfFilling(name, filling);
+    if (filled !== undefined) return filled;
     const text = await reads.text(name);
-    if (text !== null || !this.#mayBeMissing(name)) return text;
+    if (text !== null || !(await this.#mayBeMissing(name))) return text;
     const isPresent = await this.#ask(name, standing.generation, this.#asks);
     if (!isPresent) return null;
     const written = await reads.text(name);
@@ -79,24 +80,32 @@ export class MissingRecords {
     return written;
   }
 
-  #mayBeMissing(name: string): boolean {
-    const { lease, last } = this.#options.standing;
+  async #mayBeMissing(name: string): Promise<boolean> {
+    const { link, standing } = this.#options;
+    const { lease, last } = standing;
     if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // an earlier release of the registry does not answer
-    return lease.vouchedBeat < this.#firstBeat || !lease.enrolled || this.#doubts.has(name);
+    const isKnown = (): boolean => lease.enrolled && lease.vouchedBeat >= this.#firstBeat && !this.#doubts.has(name);
+    if (!isKnown()) return true;
+    // That it is not there may have been answered before the notice of that came.
+    const isHeard = await link.heard().then(
+      () => true,
+      () => false,
+    );
+    return !isHeard || !isKnown();
   }
 
-  /** Each record that names the generation was written since the store was emptied. */
-  async #textOfFilling(name: string, { generation }: Filling): Promise<string | null> {
+  /** Each record that names the generation was written since the store was emptied. @returns undefined where that has ended meanwhile */
+  async #textOfFilling(name: string, { generation }: Filling): Promise<string | null | undefined> {
     const read = async (): Promise<string | null> => {
       const text = await this.#stored(name);
+      if (text === null || !this.#options.seals.accept(name, text)) return null;
       const record = objectIn(text) as { readonly generation?: unknown } | null;
       return record?.generation === generation ? text : null;
     };
     const before = await read();
     const isPresent = before !== null || (await this.#ask(name, generation, this.#asksOfFilling));
     const text = before === null && isPresent ? await read() : before;
-    if (this.#options.standing.filling?.generation !== generation)
-      throw new KeyStoreUnavailable('the store was emptied, or filled, meanwhile');
+    if (this.#options.standing.filling?.generation !== generation) return undefined;
     if (isPresent && text === null)
       throw new KeyStoreUnavailable('the registry has not written the record that it has');
     return text;

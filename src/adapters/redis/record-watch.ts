@@ -95,6 +95,11 @@ export class RecordWatch implements WatchedRecords {
     return { names: names.map((name) => name.slice(this.#source.prefix.length)), isIncomplete };
   }
 
+  get isQuiet(): boolean {
+    const isRead = this.#noticed.size === 0 && this.#changed.size === 0 && this.#reading === null;
+    return this.#isWatching && !this.#isIncomplete && isRead;
+  }
+
   next(): Promise<void> {
     if (this.#hasNews) {
       this.#hasNews = false;

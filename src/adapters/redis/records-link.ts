@@ -34,6 +34,8 @@ export interface RecordsLink {
   read(name: string, generation: string): Promise<string | null>;
   /** A text as it is stored; null for one that is not there. Rejects for no answer. */
   text(name: string): Promise<string | null>;
+  /** Resolves when every notice has been heard of what was changed before. Rejects where it cannot be heard. */
+  heard(): Promise<void>;
   /** The names of records that begin so, some at a time. One that is there all the while is among them, perhaps more than once. */
   names(prefix: string): AsyncGenerator<readonly string[]>;
   /** The texts of some records; null for one that is not there or is no text, undefined where nothing can be said about it now. */

@@ -17,7 +17,7 @@ import { GatewayDirectory, type DirectoryTexts } from './gateway-directory.js';
 import { InactiveReports } from './inactive-reports.js';
 import { InvalidationListener } from './invalidation-listener.js';
 import { Outage, type OutageEvents } from './outage.js';
-import { asText, callAll, deleteAll, readBytes, readTogether } from './calls.js';
+import { asText, callAll, deleteAll, readBytes, readTogether, writeTexts } from './calls.js';
 import { RecordNames } from './record-names.js';
 import { RecordWatch, type Replacement } from './record-watch.js';
 import { entryText, recordWrite, writeRecords } from './record-write.js';
@@ -58,7 +58,7 @@ export class RedisRecordsStore implements RecordsStore {
     [this.#redis, this.#listening] = [redis, listening];
     this.#same = new SameServer(redis, listening, outage.recovered);
     const [gateways, reports, asks] = [this.#names.gateway(''), this.#names.inactivePrefix, this.#names.askPrefix];
-    this.inbox = new AskInbox(asks, seals, (calls) => callAll(redis, calls));
+    this.inbox = new AskInbox(asks, seals, { read: readBytes.bind(null, redis), write: writeTexts.bind(null, redis) });
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();

@@ -119,6 +119,10 @@ export class ServerLink implements RecordsLink {
     return text;
   }
 
+  heard(): Promise<void> {
+    return this.#listener.catchUp();
+  }
+
   text(name: string): Promise<string | null> {
     return this.#get(name);
   }

@@ -165,7 +165,7 @@ export function storedMeta(meta: string | null): StoredMeta | null {
   if (meta === null) return null;
   try {
     const record = readMetaRecord(meta, unchecked);
-    return record.version === 1 ? record : { generation: null, filling: true, database: record.database };
+    return record.version === 1 ? record : { generation: null, filling: record.generation, database: record.database };
   } catch (error) {
     if (error instanceof MalformedRecord) return { generation: null };
     throw error;

@@ -13,6 +13,10 @@ export interface AskedRecordsOptions {
   readonly lease: Pick<Lease, 'keep'>;
 }
 
+/** What answering came to: there may be more to answer; there is not; or this process projects no more. */
+export type AnswerStep = 'more' | 'idle' | 'lost';
+
+/** Changes must not wait for those who ask. */
 const mostAtOnce = 500;
 
 /**
@@ -27,33 +31,29 @@ export class AskedRecords {
   }
 
   /**
-   * Answers those who ask for what should be there.
+   * Answers some of those who ask for what should be there.
    * @param restore writes what is missing, up to a revision; false where this process projects no more
-   * @returns false where it does not
    */
-  async answer(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<boolean> {
+  async answer(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<AnswerStep> {
     const { database, store } = this.#options;
-    for (let asks = this.#take(); asks.length > 0; asks = this.#take()) {
-      // Before the records are read: what is changed meanwhile is written with its change.
-      const { generation, revision } = await readHistory(database);
-      const { present, entries } = await this.#find(asks);
-      if (!(await restore(entries, revision))) return false;
-      await store.inbox?.answer(asks, present, generation);
-    }
-    return true;
+    const asks = store.inbox?.take(mostAtOnce) ?? [];
+    if (asks.length === 0) return 'idle';
+    // Before the records are read: what is changed meanwhile is written with its change.
+    const { generation, revision } = await readHistory(database);
+    const { present, entries } = await this.#find(asks);
+    if (!(await restore(entries, revision))) return 'lost';
+    await store.inbox?.answer(asks, present, generation);
+    return 'more';
   }
 
-  /** Answers those who ask for what is not written yet. @returns false where this process projects no more */
-  answerWhileFilling(): Promise<boolean> {
+  /** Answers some of those who ask for what is not written yet. @returns false where this process projects no more */
+  async answerWhileFilling(): Promise<boolean> {
     const { lease, writer } = this.#options;
-    return this.answer(async (entries, revision) => {
+    const step = await this.answer(async (entries, revision) => {
       await writer.rewrite(entries, revision);
       return lease.keep({ names: entries.map(({ name }) => name), revision });
     });
-  }
-
-  #take(): readonly RecordAsk[] {
-    return this.#options.store.inbox?.take(mostAtOnce) ?? [];
+    return step !== 'lost';
   }
 
   async #find(asks: readonly RecordAsk[]): Promise<{ present: ReadonlySet<string>; entries: StoreEntry[] }> {

@@ -1,6 +1,6 @@
 import type { RecordsStore, StoreLook } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { changeOf, hasHad } from './history.js';
+import { changeOf, hasHad, statedGeneration } from './history.js';
 import type { History } from './history.js';
 
 /** What a judgement needs. */
@@ -86,7 +86,7 @@ export class Continuity {
   async #judge(look: StoreLook, history: History, claims: readonly Claim[]): Promise<Loss> {
     const { store, longestLifetimeMilliseconds } = this.#options;
     const generations = new Set(
-      [look.meta?.generation, this.#last?.generation, ...claims.map(({ generation }) => generation)].filter(
+      [statedGeneration(look.meta), this.#last?.generation, ...claims.map(({ generation }) => generation)].filter(
         (generation) => typeof generation === 'string',
       ),
     );
@@ -99,7 +99,7 @@ export class Continuity {
     // An earlier release of the registry names no servers, and its gateways need no grant.
     const hasGrants =
       look.meta === null ||
-      (look.meta.generation === null ? look.meta.filling === true : look.meta.servers !== undefined);
+      (look.meta.generation === null ? look.meta.filling !== undefined : look.meta.servers !== undefined);
     const wasSettled = this.#last !== null && history.isOpen;
     const isWitnessed = (wasSettled || history.generation === this.#accountedIn) && !isBehind;
     if (isNew || isOwn) return { known, isBehind, isDoubtful: false, isAccounted: true, waitMilliseconds: 0 };

@@ -1,5 +1,5 @@
 import { decodeTime, encodeTime } from 'ulid';
-import type { Position } from '../ports.js';
+import type { Position, StoredMeta } from '../ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
 /** Where the database's history stands. */
@@ -98,6 +98,13 @@ export async function noteSealed(transaction: RegistryDatabase, sealedBy: readon
       sealed_change: it.ref('published_change'),
     }))
     .execute();
+}
+
+/** The generation of the records that a store has, or is being filled with; null where it names none. */
+export function statedGeneration(meta: StoredMeta | null): string | null {
+  if (meta === null) return null;
+  if (meta.generation !== null) return meta.generation;
+  return meta.filling ?? null;
 }
 
 const sortable = /^r_([0-9A-HJKMNP-TV-Z]{26})$/;

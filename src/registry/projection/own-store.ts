@@ -14,7 +14,7 @@ export interface OwnStoreOptions {
 
 const howToReplace =
   'Is it the right database, and the right Redis? To replace what is there all the same, delete its record mg:meta: ' +
-  'gateways answer 503 until all is written';
+  'gateways may answer 503 until all is written';
 
 /**
  * Refuses a store that is another registry's. What the database does not know is removed when everything is written anew, and on a

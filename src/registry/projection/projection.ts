@@ -180,12 +180,12 @@ export class Projection {
     let { published } = await readHistory(database);
     for (let isFirst = true; ; isFirst = false) {
       if (!isFirst && !(await this.#mayGoOn())) return false;
-      if (!(await this.#asked.answer((entries) => this.#repairs.restore(entries, epoch)))) return this.#unsettle();
+      const asked = await this.#asked.answer((entries) => this.#repairs.restore(entries, epoch));
       const batch = await oldestChanges(database);
       // Before the changes: a forged record of a later revision would be taken for one of a lost history.
-      const step = await this.#repairs.step(epoch, batch === null);
+      const step = asked === 'lost' ? asked : await this.#repairs.step(epoch, batch === null);
       if (step === 'lost') return this.#unsettle();
-      if (batch === null && step === 'more') continue;
+      if (batch === null && (step === 'more' || asked === 'more')) continue;
       if (batch === null) return true;
       await this.#writer.write(batch);
       // What was put back to be written once more has an older number; gateways must see none that goes back.

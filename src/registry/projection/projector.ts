@@ -29,6 +29,7 @@ export class Projector {
   #running: Promise<void> | null = null;
   #isWanted = false;
   #isStopped = false;
+  #isAsked = false;
   #failures = 0;
   /** Failures of one kind since the store was last found: they make the pause longer. */
   #failuresInVain = 0;
@@ -50,7 +51,7 @@ export class Projector {
     void this.#watch(options.store.watched);
     const { inbox } = options.store;
     const answer = (): void => {
-      if (!this.isFailing) this.wake();
+      this.#answer();
     };
     if (inbox !== null) inbox.onWork = answer;
   }
@@ -132,6 +133,17 @@ export class Projector {
       if (!this.isFailing) this.wake();
       await new Promise<void>((resolve) => void this.#timers.after(betweenRepairsMilliseconds, resolve));
     }
+  }
+
+  /** Begins where a gateway asks for records, and not for each question. While a store is filled they are taken between two pages. */
+  #answer(): void {
+    if (this.isFailing || this.#isStopped || this.#isAsked || this.#projection.settledIn === null) return;
+    this.#isAsked = true;
+    this.wake();
+    this.#timers.after(betweenRepairsMilliseconds, () => {
+      this.#isAsked = false;
+      this.wake();
+    });
   }
 
   async #passes(): Promise<void> {

@@ -4,7 +4,7 @@ import type { Clock, Logger, Position, RecordsStore, StoredMeta, StoreLook } fro
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBackFromReports, holdBackFromStore, noteRestore } from '../restores/restores.js';
 import type { Loss } from './continuity.js';
-import { beginGeneration, databaseName, laterGeneration, readHistory } from './history.js';
+import { beginGeneration, databaseName, laterGeneration, readHistory, statedGeneration } from './history.js';
 import type { History } from './history.js';
 import type { Lease } from './lease.js';
 import { oldestChanges } from './outbox.js';
@@ -55,7 +55,7 @@ export class Rebuild {
   ): Promise<Rebuilt | null> {
     const { database, store, clock, writer, newGeneration, onBegun, logger } = this.#options;
     const { meta, servers } = look;
-    const generation = laterGeneration(newGeneration(), [before.generation, meta?.generation]);
+    const generation = laterGeneration(newGeneration(), [before.generation, statedGeneration(meta)]);
     const details = {
       ...{ generation, before: before.generation, inStore: meta?.generation ?? null, servers },
       ...{ revision: before.revision, revisionInStore: look.revision, waitMilliseconds: loss.waitMilliseconds },
@@ -84,8 +84,8 @@ export class Rebuild {
       replicas: Math.max(look.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
     };
     const now = (): string => new Date(clock.now()).toISOString();
-    // Only where gateways believe nothing that is there: they would forget what they hold.
-    const isEmpty = meta === null || (meta.generation === null && meta.filling === true);
+    // Only where gateways believe nothing that is there: one that believes the store would have to ask for each record.
+    const isEmpty = meta === null || (meta.generation === null && meta.filling !== undefined);
     if (isEmpty) await store.fill?.({ version: 2, filling: true, ...common, projectedAt: now() });
     for await (const entries of storedPages(database)) {
       await writer.rewrite(entries, revision);

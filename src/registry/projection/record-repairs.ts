@@ -55,6 +55,8 @@ export class RecordRepairs {
   readonly #pause: RepairPause;
   /** Another process may be the one that repairs. */
   #isResting = true;
+  /** Records were taken, and are not compared or repaired yet. */
+  #isAtIt = false;
   readonly #repaired = new Map<RepairCause, number>(repairCauses.map((cause) => [cause, 0]));
   #compared = 0;
   #sweptAt: number | null = null;
@@ -82,9 +84,11 @@ export class RecordRepairs {
     return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt, isPaused };
   }
 
-  /** Whether all records were compared, and each change that was made since was heard of. */
+  /** Whether all records were compared, and whatever was changed since was heard of and put right. */
   get isComplete(): boolean {
-    return this.#options.store.watched === null || (!this.#sweep.isHasty && !this.#pause.isPaused);
+    const { watched } = this.#options.store;
+    if (watched === null) return true;
+    return watched.isQuiet && !this.#isAtIt && !this.#sweep.isHasty && !this.#pause.isPaused;
   }
 
   /** This process does not project. */
@@ -100,6 +104,14 @@ export class RecordRepairs {
    * @param sweeps whether to go on with all records: not while changes wait
    */
   async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
+    this.#isAtIt = true;
+    const step = await this.#step(epoch, sweeps);
+    // After a failure the store is compared anew.
+    this.#isAtIt = false;
+    return step;
+  }
+
+  async #step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
     const { database, store } = this.#options;
     if (store.watched === null) return 'idle';
     this.#isResting = false;

@@ -23,7 +23,7 @@ export interface SealingOptions {
 const nothing = { names: [], revision: 0 };
 const howToSeal =
   'set keys.recordSecretFile to the secret of the gateways. To write everything anew all the same, delete the record mg:meta: ' +
-  'gateways answer 503 until all is written';
+  'gateways may answer 503 until all is written';
 
 /**
  * Sees to it that every record is sealed by the secret that seals now. The database says by which secrets the records may be sealed:
@@ -75,7 +75,9 @@ export class Sealing {
       const isAhead = look.replicas > (look.meta.replicas ?? 0);
       const isSealedAnew = look.seal !== 'current' && sealedBy.join() === store.sealIds[0];
       const asks = store.inbox !== null;
-      if ((!isAhead && !isSealedAnew && look.meta.asks === asks) || published === null) return look.meta;
+      if (!isAhead && !isSealedAnew && look.meta.asks === asks) return look.meta;
+      // A change that was published, and is not noted yet, would be taken back.
+      if (look.revision !== published?.revision) return look.meta;
       // Another replica can take the server's place: gateways have to know how many.
       const meta = { ...look.meta, replicas: Math.max(look.replicas, look.meta.replicas ?? 0), asks };
       if (this.#mayWriteMeta(look, history)) await store.complete(meta, published);

@@ -1,4 +1,6 @@
 import { KeyStoreUnavailable } from '../../../gateway/ports.js';
+import { setCommand } from '../calls.js';
+import type { AcknowledgementText } from '../records-link.js';
 import type { ClusterMaster } from './cluster-master.js';
 import type { ClusterMasters } from './cluster-masters.js';
 import { slotOf } from './hash-slots.js';
@@ -72,6 +74,11 @@ export async function callEach(
   });
   await Promise.all(each);
   return answers;
+}
+
+/** Writes texts that end by themselves. @throws Error as `callEach` */
+export function writeEach(masters: ClusterMasters, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
+  return callEach(masters, texts.map(setCommand));
 }
 
 /** A text, or null for none. */

@@ -1,4 +1,5 @@
 import { KeyStoreUnavailable } from '../../../gateway/ports.js';
+import { setCommand } from '../calls.js';
 import type { RedisAddress } from '../connection.js';
 import { damagedText } from '../damaged-text.js';
 import type { RecordNames } from '../record-names.js';
@@ -68,6 +69,10 @@ export class ClusterLink implements RecordsLink {
     return text ?? this.#readWithMarker(name, slot, generation);
   }
 
+  heard(): Promise<void> {
+    return this.#masters.catchUp();
+  }
+
   text(name: string): Promise<string | null> {
     return this.#get(name);
   }
@@ -90,8 +95,8 @@ export class ClusterLink implements RecordsLink {
     });
   }
 
-  async write({ name, text, lifetimeMilliseconds }: AcknowledgementText): Promise<void> {
-    await callOne(this.#masters, { name, command: ['SET', name, text, 'PX', String(lifetimeMilliseconds)] });
+  async write(text: AcknowledgementText): Promise<void> {
+    await callOne(this.#masters, setCommand(text));
   }
 
   async acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null> {

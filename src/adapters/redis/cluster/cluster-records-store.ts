@@ -23,7 +23,7 @@ import { changeIn, revisionIn } from '../revision.js';
 import { scanNames } from '../scan-names.js';
 import { noSeals, type Seals } from '../seal.js';
 import { entriesOf, readGeneration, storedMeta, storedSeal } from '../store-state.js';
-import { asText, callEach, callOne } from './cluster-calls.js';
+import { asText, callEach, callOne, writeEach } from './cluster-calls.js';
 import { ClusterMasters } from './cluster-masters.js';
 import { publishUnlessFurther } from './cluster-publish.js';
 import { readEach, replaceEach } from './cluster-repair.js';
@@ -105,7 +105,8 @@ export class ClusterRecordsStore implements RecordsStore {
     };
     this.watched = new RecordWatch(source, this.#names.recordPrefixes);
     this.#masters = masters;
-    this.inbox = new AskInbox(asks, seals, (calls) => callEach(masters, calls));
+    const ends = { read: readEach.bind(null, masters), write: writeEach.bind(null, masters) };
+    this.inbox = new AskInbox(asks, seals, ends);
     this.#servers = new MasterServers(masters);
     this.#proofs = new SlotProofs(masters, this.#names);
     masters.agree().catch(() => undefined);
