@@ -28,11 +28,18 @@ for (const topology of ['single', 'cluster'] as const) {
     await registry.kill();
     for (const { client } of await store.masters()) await client.flushall();
     await wait(3_000);
+    for (const watch of watches) t.same(statusesOf(watch), [200], `${watch.seen.length} requests to what is held`);
     await registry.start();
     await scene.until(async () => ![undefined, before].includes(await generationOf()), 'everything is written anew');
     await scene.enrolled();
     await Promise.all(watches.map((watch) => watch.stop()));
-    for (const watch of watches) t.same(statusesOf(watch), [200], `${watch.seen.length} requests`);
+    // In a Cluster a gateway reads the markers of all slots before it answers in the new generation.
+    const allowed = topology === 'single' ? [200] : [200, 503];
+    for (const watch of watches)
+      t.ok(
+        statusesOf(watch).every((status) => status !== null && allowed.includes(status)),
+        `${watch.seen.length} requests: ${statusesOf(watch).join()}`,
+      );
 
     const revoked = keys[0];
     await scene.revokeInForce(revoked);
