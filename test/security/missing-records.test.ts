@@ -1,5 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
+import { AskInbox } from '../../src/adapters/redis/ask-inbox.js';
+import { readBytes } from '../../src/adapters/redis/calls.js';
 import { MissingRecords } from '../../src/adapters/redis/missing-records.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
 import { noSeals, Seals } from '../../src/adapters/redis/seal.js';
@@ -7,6 +9,13 @@ import type { Standing } from '../../src/adapters/redis/standing.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { registryOnRedis, until } from '../registry/registry-on-redis.js';
+
+/** An enrolled gateway, and the newest beat after which the registry knew that no record was missing. */
+const standing = (vouchedBeat: number): Standing =>
+  ({
+    ...{ filling: null, generation: 'r_1', last: { generation: 'r_1', revision: 1, replicas: 0, asks: true } },
+    lease: { enrolled: true, asks: true, vouchedBeat, beats: 1 },
+  }) as unknown as Standing;
 
 const unknown = (count: number): string => lookupIdOf(`svc_live_unknown_${count}`, null);
 
@@ -123,10 +132,7 @@ t.test('an answer counts only under the seal of its own question', async (t) => 
         text: (name) => Promise.resolve(answerTo(name)),
       },
       reads: { text: () => Promise.resolve(null) },
-      standing: {
-        ...{ filling: null, generation: 'r_1', last: { generation: 'r_1', revision: 1, replicas: 0, asks: true } },
-        lease: { enrolled: true, asks: true, vouchedBeat: -1, beats: 1 },
-      } as unknown as Standing,
+      standing: standing(-1),
       ...{ names: new RecordNames('mg:'), instanceId: 'one', seals },
     }).text(`mg:key:${unknown(1)}`);
   for (const [what, answerTo] of Object.entries(answers))
@@ -156,13 +162,54 @@ t.test('that a record is not there counts only when every notice was heard', asy
         text: () => Promise.resolve(JSON.stringify({ generation: 'r_1', isPresent: false })),
       },
       reads: { text: () => Promise.resolve(null) },
-      standing: {
-        ...{ filling: null, generation: 'r_1', last: { generation: 'r_1', revision: 1, replicas: 0, asks: true } },
-        lease: { enrolled: true, asks: true, vouchedBeat: 1, beats: 1 },
-      } as unknown as Standing,
+      standing: standing(1),
       ...{ names: new RecordNames('mg:'), instanceId: 'one', seals: noSeals },
     });
     t.equal(await missing.text(name), null);
     t.equal(asked.length, what === 'no notice comes' ? 0 : 1, what);
   }
 });
+
+// A question that Redis refused ended as an internal error, and whoever has the key could have been served what is held.
+t.test('a question that Redis refuses is a store that cannot be asked', async (t) => {
+  const refused = (): Promise<never> =>
+    Promise.reject(new Error("OOM command not allowed when used memory > 'maxmemory'."));
+  const link = { heard: () => Promise.resolve(), write: () => Promise.resolve(), text: () => Promise.resolve('asked') };
+  for (const change of [{ write: refused }, { text: refused }]) {
+    const missing = new MissingRecords({
+      ...{ link: { ...link, ...change }, reads: { text: () => Promise.resolve(null) } },
+      standing: standing(-1),
+      ...{ names: new RecordNames('mg:'), instanceId: 'one', seals: noSeals },
+    });
+    await t.rejects(missing.text(`mg:key:${unknown(1)}`), { name: 'KeyStoreUnavailable' });
+  }
+});
+
+t.test(
+  'what others write under the name of a question keeps nobody from an answer',
+  { skip: withoutRedis },
+  async (t) => {
+    const { redis, start, insertKeys, gateway } = await registryOnRedis(t);
+    const registry = await start();
+    const [id = ''] = await insertKeys(registry, 1);
+    await redis.client.del('mg:meta');
+    await until(async () => (await redis.client.get('mg:meta'))?.includes('"version":1') === true, 'complete');
+    const pipeline = redis.client.pipeline();
+    for (let number = 0; number < 3_000; number += 1)
+      pipeline.set(`mg:ask:other:${number}:key:${unknown(number)}`, 'asked');
+    for (const name of ['mg:ask:', 'mg:ask:one:1:key:x', `mg:ask:one:2:${'x'.repeat(100_000)}`])
+      pipeline.lpush(name, 'asked');
+    pipeline.set('mg:ask:one:3:merchant:', 'asked').set('mg:ask:../..:4:key:a', 'asked').del(`mg:key:${id}`);
+    await pipeline.exec();
+    const one = gateway('one');
+    await until(async () => (await one.ask(id)) === 'accepted', 'a key is accepted');
+    await until(async () => (await one.ask(unknown(9_999))) === '401', 'an unknown key is unknown');
+
+    await redis.client.set('mg:ask:two:1:key:a', 'asked');
+    const { client } = redis;
+    const source = { read: readBytes.bind(null, client), write: () => Promise.resolve() };
+    const inbox = new AskInbox('mg:ask:', noSeals, source);
+    inbox.heard(['mg:ask:', 'mg:ask:one:1:key:x', 'mg:ask:two:1:key:a']);
+    await until(() => inbox.take(10).some(({ record }) => record === 'key:a'), 'read beside what is no text');
+  },
+);

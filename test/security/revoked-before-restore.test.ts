@@ -1,3 +1,4 @@
+import type { Test } from 'tap';
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
 import { Roster } from '../../src/registry/gateways/roster.js';
@@ -22,6 +23,22 @@ async function backUp(database: RegistryDatabase): Promise<() => Promise<void>> 
       if (rows.length > 0) await database.insertInto(table).values(rows).execute();
     }
   };
+}
+
+/** A key that was revoked after a backup; the registry has ended, and the backup can be put back. */
+async function revokedSinceBackup(t: Test, url: string) {
+  const fixture = await projectionFixture(t, url);
+  const { context, database, projection } = fixture;
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  await one.run();
+  const putBack = await backUp(database);
+  await revokeKey(context, 'test', keyId);
+  await one.run();
+  await one.end();
+  return { ...fixture, keyId, putBack };
 }
 
 onEachDatabase(
@@ -253,16 +270,7 @@ onEachDatabase('a report counts only where the database may lack changes', async
 for (const isSameProcess of [true, false]) {
   const who = isSameProcess ? 'the same process' : 'another process';
   onEachDatabase(`what an interrupted comparison had to hold back is held back by ${who}`, async (t, url) => {
-    const { context, database, projection, store } = await projectionFixture(t, url);
-    const one = projection('one');
-    await one.run();
-    const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
-    const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
-    await one.run();
-    const putBack = await backUp(database);
-    await revokeKey(context, 'test', keyId);
-    await one.run();
-    await one.end();
+    const { database, projection, putBack, store } = await revokedSinceBackup(t, url);
     await putBack();
 
     const first = projection('first');
@@ -310,16 +318,7 @@ onEachDatabase('a damaged record that is held back stops no comparison, and is i
 });
 
 onEachDatabase('a store that was being filled when the database was restored still knows', async (t, url) => {
-  const { context, database, projection, store, time } = await projectionFixture(t, url);
-  const one = projection('one');
-  await one.run();
-  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
-  await one.run();
-  const putBack = await backUp(database);
-  await revokeKey(context, 'test', keyId);
-  await one.run();
-  await one.end();
+  const { database, keyId, projection, putBack, store, time } = await revokedSinceBackup(t, url);
   // It was emptied, and the registry ended after it had written some records again.
   store.meta = { generation: null, filling: 'generation-later' };
   [store.revision, store.change] = [0, null];

@@ -11,12 +11,12 @@ export interface AskSource {
   write(texts: readonly AcknowledgementText[]): Promise<unknown>;
 }
 
-/** Nobody asks for more at a time; whoever was left out asks again. */
+/** The most questions that are kept; a gateway whose question was dropped asks again. */
 const mostAsks = 10_000;
 /** No gateway asks by a longer name. */
 const longestName = 256;
 
-/** What gateways ask for because they do not find it. It is heard of by notices. */
+/** The questions of gateways for records that they do not find. Redis sends a notice of each. */
 export class AskInbox implements RecordInbox {
   readonly #prefix: string;
   readonly #seals: Seals;

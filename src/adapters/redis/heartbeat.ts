@@ -108,8 +108,8 @@ export class Heartbeat {
   }
 
   /**
-   * Takes in that records have changed. While the store is not believed, what it has replaces nothing.
-   * @returns whether to drop them now; otherwise they stay, as stale, until a beat that believes the store has everything dropped
+   * Takes in that records have changed. A store that is not believed has nothing to replace them with.
+   * @returns whether to drop them now; otherwise they stay, as stale, until a beat believes the store again and everything is dropped
    */
   changed(): boolean {
     if (this.standing.state.isFormer || this.standing.isBelieved) return true;
@@ -117,7 +117,7 @@ export class Heartbeat {
     return false;
   }
 
-  /** Anything may have changed: what is held is stale until a beat has found what the store has become, and is dropped then. */
+  /** Anything may have changed: what is held is stale until a beat believes the store again, and is dropped then. */
   everythingChanged(): void {
     // The registry's former release does not wait for a gateway that does not believe its store.
     if (this.standing.state.isFormer) this.#drop();

@@ -19,7 +19,7 @@ export interface MissingRecordsOptions {
   readonly seals: Seals;
 }
 
-/** A gateway waits for an answer for that long; the question, and the answer, stand twice as long. */
+/** How long a gateway waits for an answer. Question and answer stay in Redis for twice as long. */
 const longestMilliseconds = mostAskMilliseconds / 2;
 const firstPauseMilliseconds = 5;
 const longestPauseMilliseconds = 50;
@@ -31,18 +31,18 @@ const asksAtOnce = 1_000;
 const mostDoubts = 10_000;
 
 /**
- * Tells a record that is missing, because it was evicted or deleted, from one that never was. The registry says in each grant whether
- * it knows that nothing is missing; from then on this gateway hears of each record that goes. Where that does not do, and while an
- * emptied store is filled, the registry is asked for the record by its name, and looks it up in its database.
+ * Tells a missing record, which was evicted or deleted, from one that never existed. In each grant the registry says whether it knows
+ * that no record is missing; from then on the gateway gets a notice of each deletion. Where the gateway cannot rely on that, and while
+ * an emptied store is filled, it asks the registry for the record by name. The registry looks that up in its database.
  */
 export class MissingRecords {
   readonly #options: MissingRecordsOptions;
   readonly #asks = new TokenBucket(asksPerSecond, asksAtOnce, () => performance.now());
   readonly #asksOfFilling = new TokenBucket(asksPerSecondOfFilling, asksAtOnce, () => performance.now());
   #count = 0;
-  /** Records of which a notice came: one of them that is not there may have been evicted or deleted. */
+  /** Records that a notice named: if such a record is not there, it may have been evicted or deleted. */
   readonly #doubts = new Set<string>();
-  /** What the registry has said of earlier beats says nothing: notices may have been missed since. */
+  /** What the registry says counts from this beat on: before it, notices may have been missed. */
   #firstBeat = 0;
 
   constructor(options: MissingRecordsOptions) {

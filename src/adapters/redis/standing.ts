@@ -97,8 +97,8 @@ export class Standing {
   }
 
   /**
-   * The store of this moment while it is filled: a record is there once the registry was asked for it. Only where no other server can
-   * take its place: it is believed without a grant.
+   * The store while the registry fills it: a record is there once the registry was asked for it. Null where another server could take
+   * its place, because such a store is used without a grant.
    */
   get filling(): Filling | null {
     const { filling } = this.state;
@@ -144,7 +144,7 @@ export class Standing {
     this.#doubts += 1;
   }
 
-  /** What was not believed may be, as soon as this beat has ended: requests wait for that. */
+  /** The beat under way may find that the store can be believed again: requests wait for its result. */
   reconsider(): void {
     if (!this.isBelieved) this.#judged = NaN;
   }

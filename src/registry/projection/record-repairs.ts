@@ -55,8 +55,8 @@ export class RecordRepairs {
   readonly #pause: RepairPause;
   /** Another process may be the one that repairs. */
   #isResting = true;
-  /** Records were taken, and are not compared or repaired yet. */
-  #isAtIt = false;
+  /** Whether some records were taken that are not compared and repaired yet. */
+  #isComparing = false;
   readonly #repaired = new Map<RepairCause, number>(repairCauses.map((cause) => [cause, 0]));
   #compared = 0;
   #sweptAt: number | null = null;
@@ -84,11 +84,11 @@ export class RecordRepairs {
     return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt, isPaused };
   }
 
-  /** Whether all records were compared, and whatever was changed since was heard of and put right. */
+  /** Whether all records were compared with the database, and every change since then was noticed and repaired. */
   get isComplete(): boolean {
     const { watched } = this.#options.store;
     if (watched === null) return true;
-    return watched.isQuiet && !this.#isAtIt && !this.#sweep.isHasty && !this.#pause.isPaused;
+    return watched.isQuiet && !this.#isComparing && !this.#sweep.isHasty && !this.#pause.isPaused;
   }
 
   /** This process does not project. */
@@ -104,10 +104,10 @@ export class RecordRepairs {
    * @param sweeps whether to go on with all records: not while changes wait
    */
   async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
-    this.#isAtIt = true;
+    this.#isComparing = true;
     const step = await this.#step(epoch, sweeps);
     // After a failure the store is compared anew.
-    this.#isAtIt = false;
+    this.#isComparing = false;
     return step;
   }
 
