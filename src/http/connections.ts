@@ -1,28 +1,36 @@
-import type http from 'node:http';
 import type { Socket } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import { breakOff } from './break-off.js';
+import type { Exchange } from './exchange.js';
 import { newestExchange } from './pipeline.js';
 import { Roster } from './roster.js';
+
+/** A connection, and since when it is open or ready, in milliseconds of `performance.now()`. */
+interface Since {
+  readonly socket: Socket;
+  readonly at: number;
+}
+
+/**
+ * How long a client has for its next request at the end, once it has connected, shaken hands, or received a response that
+ * promised to keep the connection: it is about to send one, and would see a reset.
+ */
+export const nextRequestMilliseconds = 1_000;
 
 /**
  * The connections of one listener, for its end: Node closes those that are idle after a request, but waits for those on
  * which nothing was ever asked and for handshakes that never end.
  */
 export class Connections {
-  readonly #open = new Roster<Socket>();
+  readonly #open = new Roster<Since>();
   /** Connections that carry requests of HTTP/1.1. */
-  readonly #ready = new Roster<Socket>();
+  readonly #ready = new Roster<Since>();
   /** The bytes that those had read when they became so. */
   readonly #readBefore = new WeakMap<Socket, number>();
-  readonly #servers = new Set<http.Server>();
+  #accepted = 0;
   #closing = false;
   #lastAnswers = false;
   #cutOff = false;
-
-  /** Adds a server, whose idle connections end with it. */
-  serves(server: http.Server): void {
-    this.#servers.add(server);
-  }
 
   /** How many are open, also those on which nothing was asked yet. */
   get size(): number {
@@ -31,7 +39,8 @@ export class Connections {
 
   /** Adds a connection that was just accepted. */
   opened(socket: Socket): void {
-    socket.once('close', this.#open.add(socket));
+    this.#accepted += 1;
+    socket.once('close', this.#open.add({ socket, at: performance.now() }));
   }
 
   /**
@@ -39,9 +48,9 @@ export class Connections {
    * @param bufferedBytes bytes of a request that have been read already
    */
   ready(socket: Socket, bufferedBytes: number): void {
-    if (this.#closing) socket.destroy();
+    if (this.#closing && bufferedBytes === 0) closeUnlessRead(socket, nextRequestMilliseconds);
     this.#readBefore.set(socket, socket.bytesRead - bufferedBytes);
-    socket.once('close', this.#ready.add(socket));
+    socket.once('close', this.#ready.add({ socket, at: performance.now() }));
   }
 
   /** Whether all of them were cut off, whatever happened on them. */
@@ -73,19 +82,33 @@ export class Connections {
     return bytesRead !== undefined && socket.bytesRead !== bytesRead;
   }
 
-  /** Closes the connection of an answer that had promised to keep it when the closing began. */
-  answerEnded(): void {
-    if (!this.#closing) return;
-    setImmediate(() => {
-      for (const server of this.#servers) server.closeIdleConnections();
-    });
+  /** Closes the connection of a response that had promised to keep it before the closing began, unless a request follows. */
+  answerEnded({ request, response }: Exchange): void {
+    if (this.#closing && response.shouldKeepAlive) closeUnlessRead(request.socket, nextRequestMilliseconds);
   }
 
-  /** Closes every connection on which nothing was ever asked, now and from now on. */
+  /**
+   * Resolves when the event loop has taken what the kernel holds: connections, of which libuv accepts one a turn, and their bytes.
+   * Closing a listening socket with connections left, or a connection with bytes left, resets them.
+   */
+  async arrived(): Promise<void> {
+    const end = performance.now() + nextRequestMilliseconds;
+    for (let before = -1; before !== this.#accepted && performance.now() < end;) {
+      before = this.#accepted;
+      await setImmediate();
+      await setImmediate();
+    }
+  }
+
+  /** Closes every connection on which nothing was ever asked, once its client has had the time to. */
   closeUnused(): void {
     this.#closing = true;
-    for (const socket of this.#ready.members()) if (!this.hasAsked(socket)) socket.destroy();
-    for (const socket of this.#open.members()) if (socket.bytesRead === 0) socket.destroy();
+    const now = performance.now();
+    const unused = [
+      ...this.#ready.members().filter(({ socket }) => !this.hasAsked(socket)),
+      ...this.#open.members().filter(({ socket }) => socket.bytesRead === 0),
+    ];
+    for (const { socket, at } of unused) closeUnlessRead(socket, at + nextRequestMilliseconds - now);
   }
 
   /**
@@ -94,11 +117,26 @@ export class Connections {
    */
   cutOff(): void {
     this.#cutOff = true;
-    for (const socket of this.#ready.members()) {
+    for (const { socket } of this.#ready.members()) {
       const last = newestExchange(socket);
       if (last?.response.headersSent === true) breakOff(last.response);
       socket.destroy();
     }
-    for (const socket of this.#open.members()) socket.destroy();
+    for (const { socket } of this.#open.members()) socket.destroy();
   }
+}
+
+/** Closes a connection on which nothing more arrives for so long, in milliseconds; at once where that is not positive. */
+function closeUnlessRead(socket: Socket, milliseconds: number): void {
+  if (milliseconds <= 0) {
+    socket.destroy();
+    return;
+  }
+  const { bytesRead } = socket;
+  const timer = setTimeout(() => {
+    if (socket.bytesRead === bytesRead) socket.destroy();
+  }, milliseconds);
+  socket.once('close', () => {
+    clearTimeout(timer);
+  });
 }

@@ -59,7 +59,6 @@ export interface ServerOptions {
 export function createServer(handler: http.RequestListener, options: ServerOptions): http.Server {
   const { limits, tls, proxyProtocolFrom, connections, onRefusedConnection } = options;
   const server = createHttpServer(handler, limits);
-  connections.serves(server);
   const headersTimeout = limits.headersTimeoutSeconds * 1000;
 
   const [serveHttp1] = server.listeners('connection') as [(this: http.Server, socket: Socket) => void];

@@ -102,7 +102,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     exchange.afterAnswer = afterAnswer;
     exchange.whenOver(() => {
       options.onExchange(exchange);
-      connections.answerEnded();
+      connections.answerEnded(exchange);
       endTurn(exchange);
     });
     const turn = (alive: boolean): void => {
@@ -130,9 +130,9 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     sendError(reply, new GatewayError('not_found', 'no route has this path'));
   });
   registerProxy(app, options.upstreams, timeouts, options.identity);
-  app.addHook('preClose', (done) => {
+  app.addHook('preClose', async () => {
+    await connections.arrived();
     connections.closeUnused();
-    done();
   });
   await app.ready();
   return { app, connections };

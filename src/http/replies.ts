@@ -23,7 +23,8 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
     breakOff(response); // another answer has begun, and cannot be made into this one
     return;
   }
-  for (const name of response.getHeaderNames()) response.removeHeader(name);
+  // Node sends no Connection header at all once one has been removed. No upstream's is among them: it is hop-by-hop.
+  for (const name of response.getHeaderNames()) if (name !== 'connection') response.removeHeader(name);
   exchange.ownBodyBytes = failure.body.length;
   const headers = [...exchange.answerHeaders];
   for (const name in failure.headers) headers.push(name, failure.headers[name] ?? '');

@@ -11,6 +11,7 @@ import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { GatewayMetrics } from '../telemetry/metrics.js';
 import { BadKeyThrottle } from './bad-key-throttle.js';
+import { nextRequestMilliseconds } from './connections.js';
 import { listen } from './listen.js';
 import type { ListenAddress } from './listen.js';
 import { createListener } from './listener.js';
@@ -166,7 +167,7 @@ export async function startGateway(
     readiness.draining = true;
     for (const { connections } of listeners.values()) connections.endWithNextAnswer();
     await warmUp?.stop();
-    await (delayed ?? wait(config.limits.drainDelaySeconds * 1000));
+    await (delayed ?? wait(drainDelay(config.limits.drainDelaySeconds, listeners)));
     await readiness.tls?.reload.stop();
     await closeAll([...listeners.values()], config.limits.drainTimeoutSeconds);
     stopWatching();
@@ -236,6 +237,15 @@ function openBrakes(config: Config, sharedRate: SharedRate | null, metrics: Gate
     'max',
   );
   return { throttle, merchantRate, loopWatch };
+}
+
+/**
+ * How long a gateway that drains waits before it closes connections, in milliseconds. Where some are open, long enough for clients
+ * that use theirs to send one more request, whose response tells them to close.
+ */
+function drainDelay(configuredSeconds: number, listeners: ReadonlyMap<string, Listener>): number {
+  const isInUse = [...listeners.values()].some(({ connections }) => connections.size > 0);
+  return Math.max(configuredSeconds * 1000, isInUse ? nextRequestMilliseconds : 0);
 }
 
 /** Keep-alive connections end with their next answer; what has not ended by the timeout is cut off. */

@@ -1,16 +1,20 @@
-// A rolling restart under load: three gateways on one Redis behind HAProxy as a TCP balancer, restarted one after the other
-// again and again while clients send requests over TLS on HTTP/1.1 connections that are kept.
+// Rolling restarts under load: three gateways on one Redis behind HAProxy as a TCP balancer, restarted one after the other
+// again and again while clients send requests over TLS. They keep their connections and rest between requests, or connect and
+// send their first request up to a second later.
 // `npm run bench:restart`, by hand; needs haproxy, redis-server and openssl. Every request must be answered 200, and each
-// POST must have arrived exactly once. REQUESTS and CONNECTIONS change it.
+// POST must have arrived exactly once. It ends after REQUESTS requests and ROLLING_RESTARTS restarts of all three.
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { http1Client } from './restart/clients.mjs';
 import { key, startDeployment, startGateway } from './restart/deployment.mjs';
 import { endProcesses } from './restart/processes.mjs';
 
-const total = Number(process.env.REQUESTS ?? 100_000);
+const total = Number(process.env.REQUESTS ?? 120_000);
+const rollingRestarts = Number(process.env.ROLLING_RESTARTS ?? 20);
 const connections = Number(process.env.CONNECTIONS ?? 64);
-const longestMilliseconds = 15 * 60_000;
+const longestMilliseconds = 20 * 60_000;
+/** Shorter than the drain delay: a client that rests longer cannot be told before its connection closes. */
+const longestRestMilliseconds = 3_000;
 
 const deployment = await startDeployment();
 const { gateways, service } = deployment;
@@ -19,32 +23,32 @@ const { gateways, service } = deployment;
 async function restartUnder(name, client) {
   const failures = new Map();
   const posted = [];
-  let [sent, done, restarts] = [0, 0, 0];
+  let [done, restarts] = [0, 0];
+  const isOver = () => done >= total && restarts >= rollingRestarts;
   const fail = (what) => failures.set(what, (failures.get(what) ?? 0) + 1);
   const worker = async (_, index) => {
-    while (sent < total) {
-      const number = (sent += 1);
+    for (let number = index; !isOver(); number += connections) {
       const isPost = number % 2 === 0;
       const body = isPost ? `{"amount":${number},"over":"${name}"}` : '';
       if (isPost) posted.push(body);
       const typed = isPost ? { 'content-type': 'application/json', 'content-length': body.length } : {};
       const headers = { 'x-api-key': key, ...typed };
       const target = isPost ? { method: 'POST', path: '/v1/payouts' } : { method: 'GET', path: '/v1/transactions' };
+      // Most rest a little, one in twenty long.
+      await sleep(Math.random() * (Math.random() < 0.05 ? longestRestMilliseconds : 200));
       const failure = await client.ask({ ...target, headers, body }, index);
       done += 1;
       if (failure !== null) fail(failure);
     }
   };
   const restart = async () => {
-    while (done < total) {
+    for (; !isOver(); restarts += 1) {
       for (const gateway of gateways) {
-        if (done >= total) return;
         const exited = once(gateway.child, 'exit');
         gateway.child.kill('SIGTERM');
         const [status] = await exited;
         if (status !== 0) fail(`a gateway ended with ${status}`);
         await startGateway(gateway);
-        restarts += 1;
         await sleep(500);
       }
     }
@@ -66,7 +70,7 @@ async function restartUnder(name, client) {
   const lost = posted.filter((body) => !service.arrived.has(body)).length;
   const doubled = posted.filter((body) => (service.arrived.get(body) ?? 0) > 1).length;
   console.log(
-    `${name}: ${done} requests in ${seconds.toFixed(1)} s (${Math.round(done / seconds)} a second), ${connections} at once, ${restarts} restarts
+    `${name}: ${done} requests in ${seconds.toFixed(1)} s (${Math.round(done / seconds)} a second), ${connections} clients, ${restarts} restarts of all gateways
   ${failed} failed; of ${posted.length} POSTs ${lost} did not arrive and ${doubled} arrived more than once`,
   );
   for (const [failure, count] of failures) console.log(`  ${count} × ${failure}`);
@@ -75,7 +79,7 @@ async function restartUnder(name, client) {
 
 let wrong = 1;
 try {
-  wrong = await restartUnder('HTTP/1.1 keep-alive', http1Client(deployment, connections));
+  wrong = await restartUnder('HTTP/1.1', http1Client(deployment, connections));
 } finally {
   service.close();
   await endProcesses();

@@ -169,7 +169,8 @@ export const limits = section(
       default: 0,
       description:
         'How long connections are still taken once the gateway is told to stop, while it says that it is not ready and ' +
-        'each answer is the last of its connection. As long as what is in front needs to notice.',
+        'each answer is the last of its connection. As long as what is in front needs to notice; while connections are ' +
+        'open, at least a second.',
     }),
     drainTimeoutSeconds: Type.Integer({
       minimum: 0,

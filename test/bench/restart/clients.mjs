@@ -1,12 +1,17 @@
-// Clients that keep their connections, and send nothing a second time that could have been carried out.
+// Clients that send nothing a second time that could have been carried out.
+import { once } from 'node:events';
 import https from 'node:https';
+import { setTimeout as sleep } from 'node:timers/promises';
+import tls from 'node:tls';
 
-/** HTTP/1.1 with keep-alive; resolves to null, or to what went wrong. */
+/** HTTP/1.1; `ask` resolves to null, or to what went wrong. */
 export function http1Client({ port, ca }, connections) {
-  const agent = new https.Agent({ keepAlive: true, maxSockets: connections, ca, servername: 'localhost' });
-  const ask = ({ method, path, headers, body }) =>
+  const to = { port, host: '127.0.0.1', ca, servername: 'localhost' };
+  // Each client has its own connection, which rests no longer than the client does.
+  const agents = Array.from({ length: connections }, () => new https.Agent({ keepAlive: true, maxSockets: 1 }));
+  const send = ({ method, path, headers, body }, how) =>
     new Promise((resolve) => {
-      const request = https.request({ port, host: '127.0.0.1', path, method, agent, headers }, (response) => {
+      const request = https.request({ ...to, path, method, headers, ...how }, (response) => {
         response.resume();
         response.on('end', () => resolve(response.statusCode === 200 ? null : `status ${response.statusCode}`));
         response.on('error', (error) => resolve(`during the answer: ${error.code}`));
@@ -16,5 +21,19 @@ export function http1Client({ port, ca }, connections) {
       );
       request.end(body);
     });
-  return { ask, close: () => agent.destroy() };
+  /** Connects, and sends the first request of the connection some time later. */
+  const sendLate = async (what) => {
+    const socket = tls.connect(to);
+    try {
+      await once(socket, 'secureConnect');
+      await sleep(Math.random() * 900);
+      return await send(what, { agent: false, createConnection: () => socket });
+    } catch (error) {
+      return `${error.code ?? error.message} on a new connection`;
+    } finally {
+      socket.destroy();
+    }
+  };
+  const ask = (what, index) => (Math.random() < 0.1 ? sendLate(what) : send(what, { agent: agents[index] }));
+  return { ask, close: () => agents.forEach((agent) => agent.destroy()) };
 }

@@ -1,0 +1,111 @@
+import { once } from 'node:events';
+import t from 'tap';
+import {
+  connect,
+  exchangeBytes,
+  liveKey,
+  parseAnswer,
+  requestBytes,
+  startTestGateway,
+  startUpstream,
+} from './harness.js';
+
+const request = requestBytes({ headers: [['x-api-key', liveKey]] }).replace('Connection: close\r\n', '');
+
+/** A gateway whose drain delay ends when `closeNow` is called. */
+async function startDraining(t: Parameters<typeof startTestGateway>[0]) {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  let closeNow: () => void = () => undefined;
+  const delay = new Promise<void>((resolve) => {
+    closeNow = resolve;
+  });
+  return { upstream, gateway, drain: () => gateway.drain(delay), closeNow };
+}
+
+const answered = (received: string): unknown => {
+  const answer = parseAnswer(received);
+  return [answer.status, answer.header('connection')];
+};
+
+for (const listener of ['https', 'http'] as const) {
+  t.test(`${listener}: a request that arrives as the drain closes connections gets its response`, async (t) => {
+    const { gateway, drain, closeNow } = await startDraining(t);
+    const open = () => connect(gateway[listener], listener === 'https' ? gateway.ca : null);
+    const status = listener === 'https' ? 200 : 401;
+    const unused = open();
+    await once(unused, listener === 'https' ? 'secureConnect' : 'connect');
+    const kept = open();
+    kept.write(request);
+    await once(kept, 'data');
+
+    const drained = drain();
+    const onUnused = exchangeBytes(unused, request);
+    const onKept = exchangeBytes(kept, request);
+    closeNow(); // in the same turn: the gateway has read neither of them
+    t.same(answered(await onUnused), [status, 'close'], 'the first of its connection');
+    t.same(answered(await onKept), [status, 'close'], 'one on a kept connection');
+    await drained;
+  });
+}
+
+t.test('a client that connects as the drain closes connections has a second for its first request', async (t) => {
+  const { gateway, drain, closeNow } = await startDraining(t);
+  const drained = drain();
+  const late = connect(gateway.https, gateway.ca);
+  const silent = connect(gateway.https, gateway.ca);
+  const mute = connect(gateway.https, null);
+  const secured = Promise.all([once(late, 'secureConnect'), once(silent, 'secureConnect')]);
+  const closed = Promise.all([once(silent.resume(), 'close'), once(mute.resume(), 'close')]);
+  await Promise.all([late, silent, mute].map((socket) => once(socket, 'connect')));
+  const begin = performance.now();
+  closeNow();
+  await secured;
+  t.same(answered(await exchangeBytes(late, request)), [200, 'close']);
+  await closed;
+  t.ok(performance.now() - begin > 900, 'no sooner');
+  await drained;
+});
+
+t.test('a response that had promised to keep its connection is followed by one more', async (t) => {
+  const { upstream, gateway, drain, closeNow } = await startDraining(t);
+  let finish: () => void = () => undefined;
+  const { respond } = upstream;
+  const begun = new Promise<void>((resolve) => {
+    upstream.respond = (_request, response) => {
+      response.writeHead(200, { 'content-length': 4 }).write('ma');
+      finish = () => response.end('de');
+      resolve();
+    };
+  });
+  const kept = connect(gateway.https, gateway.ca);
+  let received = '';
+  const made = new Promise<void>((resolve) => {
+    kept.on('data', (chunk: Buffer) => {
+      received += chunk.toString();
+      if (received.endsWith('made')) resolve();
+    });
+  });
+  kept.write(request);
+  await begun;
+  await once(kept, 'data');
+  t.notMatch(received, /connection: close/i);
+  const drained = drain();
+  closeNow();
+  await t.rejects(refusedSoon(gateway.https), 'connections are no longer taken');
+  upstream.respond = respond;
+  finish();
+  await made;
+  t.same(answered(await exchangeBytes(kept, request)), [200, 'close']);
+  await drained;
+});
+
+/** Resolves while a port takes connections, and rejects once it does not. */
+async function refusedSoon(port: number): Promise<void> {
+  const end = performance.now() + 5_000;
+  while (performance.now() < end) {
+    const socket = connect(port, null);
+    await once(socket, 'connect');
+    socket.destroy();
+  }
+}
