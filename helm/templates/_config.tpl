@@ -40,6 +40,28 @@
 {{- uniq $routes | toJson -}}
 {{- end -}}
 
+{{/* The resources of the gateways' routes, which the permissions of new keys name; null where all have the default ones. Takes root; a list in JSON. */}}
+{{- define "merchant-gateway.resources" -}}
+{{- $root := .root -}}
+{{- $resources := list -}}
+{{- if include "merchant-gateway.allRoutes" . | fromJsonArray -}}
+{{- $environments := include "merchant-gateway.environments" $root | fromJsonArray -}}
+{{- $configs := ternary list (list $root.Values.config) (gt (len $environments) 0) -}}
+{{- range $environment := $environments -}}
+{{- $settings := include "merchant-gateway.gatewayValues" (dict "root" $root "environment" $environment) | fromJson -}}
+{{- $configs = append $configs (include "merchant-gateway.gatewayConfig" (dict "root" $root "settings" $settings) | fromJson) -}}
+{{- end -}}
+{{- range $config := $configs -}}
+{{- range $route := dig "routes" list $config -}}
+{{- $resources = append $resources $route.resource -}}
+{{- else -}}
+{{- $resources = concat $resources (list "customers" "payouts" "transactions" "wallets") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- uniq $resources | sortAlpha | toJson -}}
+{{- end -}}
+
 {{/* What the chart itself sets. Takes root, part and, for gateways, environment and settings. */}}
 {{- define "merchant-gateway.ownedConfig" -}}
 {{- $owned := dict -}}
@@ -88,6 +110,15 @@
       {{- $_ := set $upstreams $route.upstream (dict "url" (printf "http://127.0.0.1:%v" $port)) -}}
     {{- end -}}
     {{- $owned = merge $owned (dict "routes" $routes "upstreams" $upstreams) -}}
+  {{- end -}}
+  {{- $resources := include "merchant-gateway.resources" . | fromJsonArray -}}
+  {{- if and (eq .part "registry") $resources -}}
+    {{- /* Of a route the registry needs the resource alone. Routes of two environments may contradict each other, so each has a path of its own. */ -}}
+    {{- $routes := list -}}
+    {{- range $resource := $resources -}}
+      {{- $routes = append $routes (dict "path" (printf "/%s" $resource) "upstream" "gateways" "resource" $resource) -}}
+    {{- end -}}
+    {{- $owned = merge $owned (dict "routes" $routes "upstreams" (dict "gateways" (dict "url" "http://127.0.0.1:9"))) -}}
   {{- end -}}
 {{- end -}}
 {{- range $name, $secret := include "merchant-gateway.secretsOfPart" . | fromJson -}}

@@ -52,6 +52,7 @@ async function registry({ config: file }: { readonly config?: string }): Promise
       timers: systemTimers,
       random: randomBytes,
       pepper,
+      resources: new Set(config.routes.map(({ resource }) => resource)),
       maxStaleSeconds: cache.maxStaleSeconds,
       logger: log,
     });

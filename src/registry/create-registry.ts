@@ -34,6 +34,8 @@ export interface RegistryOptions {
   readonly token: string;
   /** HMAC pepper of the look-up ids, the same as the gateways'; null: plain SHA-256. */
   readonly pepper: Pepper | null;
+  /** The resources of all routes: a new key's permissions name no other. */
+  readonly resources: ReadonlySet<string>;
   /** `keyStore.cache.maxStaleSeconds` of the gateways. */
   readonly maxStaleSeconds: number;
   readonly logger?: Logger | undefined;

@@ -11,6 +11,8 @@ export interface RegistryContext {
   readonly random: (size: number) => Buffer;
   /** HMAC pepper of the look-up ids, the same as the gateways'; null: plain SHA-256. */
   readonly pepper: Pepper | null;
+  /** The resources of all routes: a new key's permissions name no other. */
+  readonly resources: ReadonlySet<string>;
   /** Told of each change as soon as it is committed. */
   readonly onChange: () => void;
   /** Waits, for a bounded time, until gateways know of a change. */

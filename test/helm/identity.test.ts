@@ -44,3 +44,24 @@ t.test('where environments have routes of their own, the services know all of th
   t.same(configOf('services', { environments }).routes, [payouts, core]);
   t.end();
 });
+
+t.test('the registry knows the resources of all routes, of environments that have the default ones too', (t) => {
+  const resourcesOf = (values: object): string[] => {
+    const text = JSON.stringify(configOf('registry', values));
+    const config = loadConfig({ text, env: { MERCHANT_GATEWAY_DATABASE_URL: 'postgres://db/registry' } });
+    return config.routes.map(({ resource }) => resource).toSorted();
+  };
+  const defaults = ['customers', 'payouts', 'transactions', 'wallets'];
+  t.notOk(configOf('registry').routes, 'the default ones');
+  t.same([...new Set(resourcesOf({}))], defaults);
+  const invoices = { path: '/bills', upstream: 'core', resource: 'invoices' };
+  t.same(resourcesOf({ config: { upstreams: own, routes: [invoices] } }), ['invoices']);
+  const gateway = (config: object) => ({ enabled: true, gateway: { config } });
+  const contradicting = { upstreams: own, routes: [{ ...invoices, resource: 'bills' }] };
+  const environments = { live: gateway({ upstreams: own, routes: [invoices] }), test: gateway(contradicting) };
+  t.same(resourcesOf({ environments }), ['bills', 'invoices']);
+  const named = { transactions: own.payouts, payouts: own.payouts, customers: own.payouts };
+  const mixed = { live: gateway({ upstreams: named }), test: gateway({ upstreams: own, routes: [invoices] }) };
+  t.same(resourcesOf({ services: { enabled: false }, environments: mixed }), [...defaults, 'invoices'].toSorted());
+  t.end();
+});

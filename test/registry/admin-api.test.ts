@@ -172,7 +172,12 @@ t.test('the API is described from the schemas that it checks by, and its health 
   t.equal((await app.inject('/livez')).statusCode, 200, 'to live needs no database');
 });
 
-const parts = { random: (size: number) => Buffer.alloc(size, 7), pepper: null, maxStaleSeconds: 30 };
+const parts = {
+  random: (size: number) => Buffer.alloc(size, 7),
+  pepper: null,
+  maxStaleSeconds: 30,
+  resources: new Set<string>(),
+};
 
 onEachDatabase(
   'the registry starts also while the store is away, and what was answered outlives a restart',

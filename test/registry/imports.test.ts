@@ -130,7 +130,7 @@ onEachDatabase(
 );
 
 onEachDatabase('what is there already stays as it is, and other content is refused whole', async (t, url) => {
-  const { call, check, events, rows, send } = await importing(t, url);
+  const { call, check, database, events, rows, send } = await importing(t, url);
   const entries = [
     merchantEntry('m_a'),
     keyEntry(1, { permissions: ['payouts:read', 'wallets:*'] }),
@@ -152,6 +152,7 @@ onEachDatabase('what is there already stays as it is, and other content is refus
     [keyEntry(2, { expiresAt: '2030-01-01T00:00:00Z', label: 'x' }), /with another label, expiresAt$/],
     [keyEntry(2, { merchantId: 'm_x' }), /with another merchantId$/],
     [keyEntry(9, { keyId: 'key_2' }), /keyId is that of another key in the registry$/],
+    [keyEntry(9, { permissions: ['wallet:read'] }), /"wallet" is not a resource; did you mean wallets\?/],
     [keyEntry(9, { merchantId: 'm_x' }), /the registry has no merchant m_x; create it, or import it before/],
   ];
   for (const [entry, message] of cases) {
@@ -159,7 +160,20 @@ onEachDatabase('what is there already stays as it is, and other content is refus
     const refused = await send([keyEntry(10), entry]);
     t.match(refused, { status: 422, body: { data: { errors: [{ path: /^entries\[1\]\./, message }] } } });
   }
+  const stored = keyEntry(1, { permissions: ['wallet:read'] });
+  await database
+    .updateTable('api_keys')
+    .set({ permissions: '["wallet:read"]' })
+    .where('lookup_id', '=', hash(1))
+    .execute();
+  t.match(
+    (await check([stored])).body.data,
+    { problems: { length: 0 }, present: { keys: 1 } },
+    'nor is one from before',
+  );
   t.equal(await rows(), before, 'of a batch with a bad entry nothing is imported');
+  const revoked = keyEntry(9, { permissions: ['wallet:read'], status: 'REVOKED' });
+  t.match((await check([revoked])).body.data, { problems: { length: 0 } }, 'what a revoked key names opens nothing');
   t.match((await check([keyEntry(9, { merchantId: 'm_x' })], ['m_x'])).body.data, { problems: { length: 0 } });
   t.equal((await call('POST', '/keys/key_2/revoke')).status, 200);
   t.match((await check([keyEntry(2)])).body.data.problems, [{ message: /another status$/ }], 'nor is a change undone');

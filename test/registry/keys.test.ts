@@ -139,6 +139,23 @@ onEachDatabase(
   },
 );
 
+onEachDatabase('a key from before whose permission names no resource is read, replaced and revoked', async (t, url) => {
+  const { call, createKey, createMerchant, database } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  const { keyId } = await createKey(id, { permissions: ['payouts:write'] });
+  const permissions = ['payout:write', 'payouts:fly'];
+  await database
+    .updateTable('api_keys')
+    .set({ permissions: JSON.stringify(permissions) })
+    .execute();
+  t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, permissions }]);
+  t.equal((await call('PATCH', `/merchants/${id}`, { body: { name: 'Ada' } })).status, 200);
+  const { status, body } = await call<NewKey>('POST', `/keys/${keyId}/reset`, { body: {} });
+  t.equal(status, 201);
+  t.same(body.data.permissions, permissions, 'the new key may do what the old one did');
+  t.equal((await call('POST', `/keys/${body.data.keyId}/revoke`)).status, 200);
+});
+
 t.test('each field of a key is refused in plain words', async (t) => {
   const { call, createKey, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const { id } = await createMerchant();
@@ -149,6 +166,16 @@ t.test('each field of a key is refused in plain words', async (t) => {
     [{ permissions: Array.from({ length: 101 }, () => '*') }, 'permissions', /1 to 100/],
     [{ permissions: ['payouts'] }, 'permissions', /"payouts" is not a permission/],
     [{ permissions: ['payouts:delete'] }, 'permissions', /is not a permission/],
+    [
+      { permissions: ['*', 'transactions:read', 'payout:write'] },
+      'permissions',
+      /^permissions: "payout" is not a resource; did you mean payouts\? Resources: customers, payouts, transactions, wallets\. /,
+    ],
+    [
+      { permissions: ['invoices:*'] },
+      'permissions',
+      /^permissions: "invoices" is not a resource\. Resources: customers, /,
+    ],
     [{ expiresAt: now }, 'expiresAt', /a date and time to come/],
     [{ expiresAt: '9999-12-31T23:59:59-00:01' }, 'expiresAt', /to come, before the year 10000/],
     [{ expiresAt: '2030-02-30T00:00:00Z' }, 'expiresAt', /that there is/],

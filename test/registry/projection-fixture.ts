@@ -42,7 +42,7 @@ export async function projectionFixture(t: Test, url: string) {
   return {
     ...{ database, logged, projector, store, time },
     context: {
-      ...{ database, clock: time, random, pepper: null, onChange: () => undefined },
+      ...{ database, clock: time, random, pepper: null, resources: new Set<string>(), onChange: () => undefined },
       confirm: () => Promise.reject(new Error('nobody waits here')),
       revision: async () => (await database.selectFrom('revision').select('value').executeTakeFirstOrThrow()).value,
     },

@@ -36,6 +36,8 @@ export type NewKey = Changed<ApiKey & { readonly key: string }>;
 export const token = 'a-token-of-administrators-0123456789';
 export const pepper = pepperOf(Buffer.from('a pepper of the tests'));
 
+const resources: ReadonlySet<string> = new Set(['customers', 'payouts', 'transactions', 'wallets']);
+
 /** The admin API and its projector on a database, a store in memory, and a clock that stands still. */
 export async function registryFixture(t: Test, url: string) {
   const time = new ManualTime();
@@ -53,7 +55,7 @@ export async function registryFixture(t: Test, url: string) {
   const parts = { database, store, clock: time, timers: time, newGeneration, logger };
   const projecting = { ...parts, monotonic: time.monotonic, longestLifetimeMilliseconds: 31_000 };
   const projector = new Projector({ ...projecting, session: withoutLock, holder: 'this process' });
-  const app = createRegistry({ ...parts, projector, random, token, pepper, maxStaleSeconds: 30 });
+  const app = createRegistry({ ...parts, projector, random, token, pepper, resources, maxStaleSeconds: 30 });
   projector.wake();
   await projector.nextPass();
   logged.length = 0; // of the first pass

@@ -39,7 +39,15 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
     });
     const registry = await startRegistry({
       ...{ host: '127.0.0.1', port: 0, databaseUrl: `sqlite:${path.join(directory, 'registry.db')}`, tokenFile },
-      ...{ store, clock: systemClock, timers: systemTimers, random: randomBytes, pepper: null, maxStaleSeconds: 30 },
+      ...{
+        store,
+        clock: systemClock,
+        timers: systemTimers,
+        random: randomBytes,
+        pepper: null,
+        maxStaleSeconds: 30,
+        resources: new Set<string>(),
+      },
       logger: { error: log, warn: log, info: log },
     });
     let isOpen = true;

@@ -41,6 +41,7 @@ export async function startEmbeddedRegistry(
       ...{ databaseUrl: database.url, tokenFile, store, clock: systemClock, timers: systemTimers },
       random: randomBytes,
       pepper: await readPepper(config.keys.pepperFile),
+      resources: new Set(config.routes.map(({ resource }) => resource)),
       maxStaleSeconds: config.keyStore.cache.maxStaleSeconds,
       logger: log,
     });

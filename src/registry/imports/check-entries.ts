@@ -1,4 +1,5 @@
-import type { RegistryDatabase } from '../registry-database.js';
+import { resourceProblem } from '../keys/permission-problem.js';
+import type { RegistryContext } from '../registry-context.js';
 import { readEntry, type Entry, type KeyEntry, type MerchantEntry } from './entry.js';
 import type { Checked, Counts } from './schema.js';
 import { findStored, keyDifferences, merchantDifferences, type StoredEntries } from './stored-entries.js';
@@ -19,7 +20,7 @@ export interface CheckedEntries {
  * @param expected ids of merchants that will be there
  */
 export async function checkEntries(
-  database: RegistryDatabase,
+  { database, resources }: Pick<RegistryContext, 'database' | 'resources'>,
   given: readonly unknown[],
   expected: readonly string[] = [],
 ): Promise<CheckedEntries> {
@@ -31,7 +32,8 @@ export async function checkEntries(
     else problems.push(...entry.map((problem) => ({ index, ...problem })));
   }
   const entries = read.map(({ entry }) => entry);
-  const batch = new Batch(entries.length === 0 ? nothing : await findStored(database, entries), expected);
+  const stored = entries.length === 0 ? nothing : await findStored(database, entries);
+  const batch = new Batch(stored, expected, resources);
   for (const { index, entry } of read) {
     const problem = entry.type === 'merchant' ? batch.takeMerchant(entry, index) : batch.takeKey(entry, index);
     if (problem !== null) problems.push({ index, ...problem });
@@ -51,10 +53,12 @@ class Batch {
   readonly present = { merchants: 0, keys: 0 };
   readonly #stored: StoredEntries;
   readonly #known: Set<string>;
+  readonly #resources: ReadonlySet<string>;
   readonly #seen = new Map<string, number>();
 
-  constructor(stored: StoredEntries, expected: readonly string[]) {
+  constructor(stored: StoredEntries, expected: readonly string[], resources: ReadonlySet<string>) {
     this.#stored = stored;
+    this.#resources = resources;
     this.#known = new Set([...stored.merchants.keys(), ...expected]);
   }
 
@@ -91,8 +95,10 @@ class Batch {
       const message = `merchantId: the registry has no merchant ${merchantId}; create it, or import it before its keys`;
       return { path: 'merchantId', message };
     }
-    this.keys.push(entry);
-    return null;
+    // A revoked key opens nothing whatever it names, and a former export may hold one.
+    const problem = entry.status === 'REVOKED' ? null : resourceProblem(entry.permissions, this.#resources);
+    if (problem === null) this.keys.push(entry);
+    return problem;
   }
 
   #repeated(field: string, value: string, index: number, what: string = field): Problem | null {

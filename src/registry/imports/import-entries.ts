@@ -23,12 +23,15 @@ const mostProblems = 100;
  * @throws Refusal with what is wrong
  */
 export function importEntries(
-  context: Pick<RegistryContext, 'database' | 'clock' | 'random' | 'onChange'>,
+  context: Pick<RegistryContext, 'database' | 'clock' | 'random' | 'onChange' | 'resources'>,
   actor: string,
   given: readonly unknown[],
 ): Promise<Imported> {
   return makeChange<Imported>(context, actor, async (change) => {
-    const { merchants, keys, present, problems } = await checkEntries(change.transaction, given);
+    const { merchants, keys, present, problems } = await checkEntries(
+      { database: change.transaction, resources: context.resources },
+      given,
+    );
     const [first, ...others] = problems.slice(0, mostProblems).map(asProblem);
     if (first !== undefined) throw Refusal.invalid([first, ...others]);
     const created = { merchants: merchants.length, keys: keys.length };

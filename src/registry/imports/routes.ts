@@ -27,11 +27,7 @@ export function importRoutes(untilProjected: ProjectionWait): Routes {
         },
       },
       async ({ body }) => {
-        const { merchants, keys, present, problems } = await checkEntries(
-          context.database,
-          body.entries,
-          body.merchants,
-        );
+        const { merchants, keys, present, problems } = await checkEntries(context, body.entries, body.merchants);
         const created = { merchants: merchants.length, keys: keys.length };
         return success('Import checked', { created, present, problems });
       },

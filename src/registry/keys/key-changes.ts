@@ -5,7 +5,7 @@ import { beforeFirstReset } from '../events/repository.js';
 import { findMerchant } from '../merchants/repository.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import { expiryIn, type Expiry } from './expiry.js';
-import { permissionProblem } from './permission-problem.js';
+import { permissionProblem, resourceProblem } from './permission-problem.js';
 import { endKey, findKey, insertKey, toApiKey, type KeyToAdd, type StoredKey } from './repository.js';
 import type { ApiKey, KeyReset, NewKey } from './schema.js';
 
@@ -21,7 +21,7 @@ export function createKey(
   merchantId: string,
   { environment, permissions: given = ['*'], label, ...expiry }: NewKey,
 ): Promise<ShownKey> {
-  const problem = permissionProblem(given);
+  const problem = permissionProblem(given) ?? resourceProblem(given, context.resources);
   if (problem !== null) throw Refusal.invalid([problem]);
   const permissions = JSON.stringify([...new Set(given)]);
   return makeChange(context, actor, async (change) => {

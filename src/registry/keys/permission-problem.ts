@@ -1,6 +1,9 @@
+import { closestName } from '../../config/closest-name.js';
 import { compilePermissions, InvalidPermission } from '../../policy/permissions.js';
 import type { Problem } from '../../rest/envelope.js';
 import { holdsApiKey } from '../holds-api-key.js';
+
+const mostResourcesNamed = 20;
 
 /** What is wrong with permissions, by the gateway's own reading of them; null: nothing. */
 export function permissionProblem(permissions: readonly string[]): Problem | null {
@@ -12,4 +15,25 @@ export function permissionProblem(permissions: readonly string[]): Problem | nul
     const why = holdsApiKey(error.entry) ? 'must not hold anything that looks like a key' : error.message;
     return { path: 'permissions', message: `permissions: ${why}` };
   }
+}
+
+/**
+ * What is wrong with the resource that valid permissions name: without a route that has it, a permission opens nothing.
+ * @param resources those of all routes
+ * @returns the first problem; null: nothing
+ */
+export function resourceProblem(permissions: readonly string[], resources: ReadonlySet<string>): Problem | null {
+  const named = permissions.filter((permission) => permission !== '*').map((permission) => permission.split(':', 1)[0]);
+  const unknown = named.find((resource = '') => !resources.has(resource));
+  if (unknown === undefined) return null;
+  const known = [...resources].toSorted();
+  const closest = closestName(unknown, known);
+  const meant = closest === undefined ? '' : `; did you mean ${closest}?`;
+  const more = known.length > mostResourcesNamed ? ', …' : '';
+  return {
+    path: 'permissions',
+    message:
+      `permissions: "${unknown}" is not a resource${meant || '.'} Resources: ${known.slice(0, mostResourcesNamed).join(', ')}${more}. ` +
+      'If gateways have a route with it, add that route to the configuration of the registry too',
+  };
 }
