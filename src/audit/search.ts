@@ -6,8 +6,7 @@ import type { AccessEntry } from './access-entry.js';
 /** What is looked for; every part that is given must match. */
 export interface Search {
   readonly merchant?: string | undefined;
-  /** A key's id. */
-  readonly key?: string | undefined;
+  readonly keyId?: string | undefined;
   readonly fingerprint?: string | undefined;
   readonly code?: string | undefined;
   /** Of the client, or of the peer. */
@@ -23,11 +22,11 @@ export interface Search {
 
 /** Says whether the line of a request is what is looked for. */
 export function matches(entry: AccessEntry, search: Search): boolean {
-  const { merchant, key, fingerprint, code, address, path, since, until, requestId } = search;
+  const { merchant, keyId, fingerprint, code, address, path, since, until, requestId } = search;
   const time = Date.parse(entry['@timestamp']);
   return (
     (merchant === undefined || entry.organization?.id === merchant) &&
-    (key === undefined || entry.gateway.key?.id === key) &&
+    (keyId === undefined || entry.gateway.key?.id === keyId) &&
     (fingerprint === undefined || entry.gateway.key?.fingerprint === fingerprint) &&
     (code === undefined || entry.event.code === code) &&
     (requestId === undefined || entry.http.request.id === requestId) &&

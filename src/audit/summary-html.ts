@@ -60,16 +60,16 @@ export function summaryHtml(summary: Summary, title: string): string {
             <table>
               <tr>
                 <th>when</th>
-                <th>key</th>
+                <th>keyId</th>
                 <th>merchant</th>
                 <th>address</th>
                 <th>code</th>
               </tr>
               ${summary.newAddresses.toReversed().map(
-                ({ at, key, merchant, address, code }) =>
+                ({ at, keyId, merchant, address, code }) =>
                   html`<tr>
                     <td>${at}</td>
-                    <td>${key}</td>
+                    <td>${keyId}</td>
                     <td>${merchant ?? ''}</td>
                     <td>${address}</td>
                     <td>${code}</td>

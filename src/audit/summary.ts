@@ -5,6 +5,8 @@ import type { Count } from './tally.js';
 
 /** A key that came from an address for the first time in the log. */
 export interface NewAddress {
+  readonly keyId: string;
+  /** The former name of keyId. */
   readonly key: string;
   readonly merchant: string | null;
   readonly address: string;
@@ -171,7 +173,7 @@ export class Summing {
     known.add(address);
     this.#newAddressCount += 1;
     const merchant = entry.organization?.id ?? null;
-    this.#newAddresses.push({ key, merchant, address, at: entry['@timestamp'], code: entry.event.code });
+    this.#newAddresses.push({ keyId: key, key, merchant, address, at: entry['@timestamp'], code: entry.event.code });
     if (this.#newAddresses.length > mostNewAddresses) this.#newAddresses.shift();
   }
 

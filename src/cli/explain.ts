@@ -42,7 +42,7 @@ export function explainCommand(io: CommandIo, input: Readable = process.stdin): 
   const command = new Command('explain')
     .description('say what would be decided about a request, rule by rule; it is sent nowhere')
     .option('--config <file>', 'configuration file of the gateway; without one, the defaults')
-    .option('--key-id <id>', 'with this key')
+    .option('--key-id <keyid>', 'with this key')
     .option('--merchant <id>', 'with a key of this merchant, an active one of this environment where there is one')
     .option('--key-stdin', 'with the key that is read from standard input')
     .option('--address <ip>', 'who opens the connection: the client, or a proxy in front of the gateway')

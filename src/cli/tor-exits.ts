@@ -138,7 +138,7 @@ function show(status: TorListStatus, json: true | undefined, { out }: CommandIo)
       ['age', ageSeconds === null ? '-' : `${ageSeconds} s`],
     ]),
     '',
-    ...tableLines(['SOURCE', 'CONFIRMED', 'EXITS', 'LEFT OUT', 'PROBLEM'], rows),
+    ...tableLines(['SOURCE', 'CONFIRMED', 'EXITS', 'LEFT OUT', 'PROBLEM'], rows, { wrap: ['PROBLEM'] }),
   ];
   out(`${lines.join('\n')}\n`);
 }

@@ -231,7 +231,8 @@ t.test('audit search finds by all that is asked, and prints nothing that a termi
   };
   t.same(await found(), ['r1', 'r2', 'r3', 'r4', 'r5', 'r6', 'r7']);
   t.same(await found('--merchant', 'm_a'), ['r1', 'r2', 'r3']);
-  t.same(await found('--key', 'key_b'), ['r5']);
+  t.same(await found('--key-id', 'key_b'), ['r5']);
+  t.same(await found('--key', 'key_b'), ['r5'], 'the former name');
   t.same(await found('--fingerprint', 'ab'.repeat(16)), ['r4']);
   t.same(await found('--code', 'key_unknown'), ['r4', 'r7']);
   t.same(await found('--address', '192.0.2.0/24'), ['r1', 'r2', 'r5']);

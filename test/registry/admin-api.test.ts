@@ -121,7 +121,7 @@ t.test('the API is described from the schemas that it checks by, and its health 
       'get /merchants/{id}/keys',
     ],
     ...['get /restores', 'get /restores/held', 'patch /merchants/{id}', 'post /imports', 'post /imports/check'],
-    ...['post /keys/{id}/reset', 'post /keys/{id}/revoke', 'post /merchants'],
+    ...['post /keys/{keyId}/reset', 'post /keys/{keyId}/revoke', 'post /merchants'],
     ...['post /merchants/{id}/keys', 'post /restores/held/{id}/lift'],
   ]);
   t.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);

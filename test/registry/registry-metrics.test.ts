@@ -42,7 +42,7 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
     /^registry_requests_total\{route="(.*)",method="(.*)",status="(.*)"\} (\d+)$/gm,
   );
   t.same([...counts].map(([, ...parts]) => parts.join(' ')).toSorted(), [
-    '/keys/:id/revoke POST 202 1',
+    '/keys/:keyId/revoke POST 202 1',
     '/merchants GET 401 1',
     '/merchants POST 201 1',
     '/merchants/:id GET 200 1',

@@ -36,7 +36,14 @@ async function start(t: Test, { url, cluster }: Place) {
   const warn = (details: object, message: string): void => void warnings.push(message + JSON.stringify(details));
   const registry = await startRegistry({
     ...{ host: '127.0.0.1', port: 0, databaseUrl: `sqlite:${path.join(directory, 'registry.db')}`, tokenFile, store },
-    ...{ clock: systemClock, timers: systemTimers, random: randomBytes, pepper: null, maxStaleSeconds: 30, resources: new Set<string>() },
+    ...{
+      clock: systemClock,
+      timers: systemTimers,
+      random: randomBytes,
+      pepper: null,
+      maxStaleSeconds: 30,
+      resources: new Set<string>(),
+    },
     logger: { error: warn, warn, info: () => undefined },
   });
   t.teardown(async () => {

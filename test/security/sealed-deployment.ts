@@ -85,7 +85,15 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
         databaseUrl: `sqlite:${directory}/registry.db`,
         tokenFile: `${directory}/token`,
       },
-      ...{ store, clock: systemClock, timers: systemTimers, random: randomBytes, pepper: null, maxStaleSeconds: 30, resources: new Set<string>() },
+      ...{
+        store,
+        clock: systemClock,
+        timers: systemTimers,
+        random: randomBytes,
+        pepper: null,
+        maxStaleSeconds: 30,
+        resources: new Set<string>(),
+      },
       logger: { error: log, warn: logFailure, info: log },
     });
     let isOpen = true;

@@ -2,7 +2,7 @@ import { OperatorError } from '../../config/operator-error.js';
 import { Check, type Static, type TSchema } from '../../typebox/typebox.js';
 import { jsonIn, successIn, type AdminAnswer } from './admin-answer.js';
 import { limitedText } from './limited-text.js';
-import { notARegistry, refused } from './refused.js';
+import { notARegistry, refused, wrongFilter } from './refused.js';
 import { nextAfter, unreachable } from './unreachable.js';
 
 /** One thing to ask of the admin API. */
@@ -28,7 +28,7 @@ export interface AdminAccess {
   readonly maxBytes?: number;
 }
 
-/** A client of the admin API. Every failure is an OperatorError, none of which holds the token. */
+/** A client of the admin API. No failure holds the token. */
 export class AdminClient {
   readonly #access: Required<AdminAccess>;
 
@@ -36,7 +36,10 @@ export class AdminClient {
     this.#access = { actor: null, timeoutMilliseconds: 10_000, maxBytes: 16 * 1024 * 1024, ...access };
   }
 
-  /** @throws OperatorError */
+  /**
+   * @throws OperatorError
+   * @throws WrongUsage for a query that the registry does not accept
+   */
   async ask<Schema extends TSchema>(request: AdminRequest<Schema>): Promise<AdminAnswer<Static<Schema>>> {
     const isChange = request.method !== 'GET' && request.isRepeatable !== true;
     const address = this.#access.registry.href;
@@ -46,7 +49,11 @@ export class AdminClient {
       throw new OperatorError(`The answer of ${address} is longer than ${this.#access.maxBytes} bytes. ${next}`);
     }
     const body = jsonIn(text);
-    if (!response.ok) throw refused(address, response, body, isChange);
+    if (!response.ok) {
+      const wrong = request.method === 'GET' ? wrongFilter(response, body, request.query ?? {}) : null;
+      if (wrong !== null) throw wrong;
+      throw refused(address, response, body, isChange);
+    }
     const answer = successIn(body);
     if (answer !== null && Check(request.expects, answer.data)) return { ...answer, data: answer.data };
     throw notARegistry(address, response, isChange);

@@ -1,4 +1,4 @@
-import { InvalidArgumentError, type Command } from 'commander';
+import { InvalidArgumentError, Option, type Command } from 'commander';
 import { keyPrefixes } from '../../policy/key-format.js';
 import { identifierForm } from '../../registry/fields.js';
 import type { Static } from '../../typebox/typebox.js';
@@ -31,18 +31,32 @@ export function secondsIn(value: string): number {
   return Number(span.slice(0, -1)) * (seconds[span.slice(-1)] ?? NaN);
 }
 
+const keyInPlaceOfId =
+  'that is a key, not an id, and others on this machine may have seen it: a key is never an argument. See keys list';
+
+function isKey(text: string): boolean {
+  return Object.values(keyPrefixes).some((prefix) => text.startsWith(prefix));
+}
+
 /**
  * An id as it was given. A key in its place is not repeated: error messages are kept and passed on.
  * @throws WrongUsage
  */
 export function idIn(text: string | undefined, what: 'merchant' | 'key'): string {
-  if (text !== undefined && Object.values(keyPrefixes).some((prefix) => text.startsWith(prefix))) {
-    throw new WrongUsage(
-      'that is a key, not an id, and others on this machine may have seen it: a key is never an argument. See keys list',
-    );
-  }
+  if (text !== undefined && isKey(text)) throw new WrongUsage(keyInPlaceOfId);
   if (text !== undefined && identifierForm.test(text)) return text;
   throw new WrongUsage(`the id of a ${what} has 1 to 64 letters, digits, - and _: see ${what}s list`);
+}
+
+/** Reads what may stand in a log for an id, which is whatever somebody has written there, but no key. */
+export function loggedIdIn(value: string): string {
+  if (isKey(value)) throw new InvalidArgumentError(keyInPlaceOfId);
+  return value;
+}
+
+/** `--key`, the former name of `--key-id`: it goes on working, and is told of nowhere. */
+export function formerKeyOption(): Option {
+  return new Option('--key <keyid>').conflicts('keyId').hideHelp();
 }
 
 /** Adds the options of a list that has pages. */

@@ -4,7 +4,7 @@ import Type, { type Static } from '../../typebox/typebox.js';
 import type { CommandIo } from '../command-io.js';
 import type { Environment } from './access.js';
 import { administer } from './admin-call.js';
-import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from './arguments.js';
+import { formerKeyOption, idIn, pageLine, pageOptions, pageQuery, type PageOptions } from './arguments.js';
 import { tableLines } from './table.js';
 
 /** Of a later registry there may be actions that are not known here. */
@@ -12,6 +12,7 @@ const anyEvent = Type.Object({ ...eventSchema.properties, action: Type.String() 
 
 type ListOptions = PageOptions & {
   readonly merchant?: string;
+  readonly keyId?: string;
   readonly key?: string;
   readonly action?: string;
   readonly since?: string;
@@ -23,15 +24,17 @@ export function eventsCommand(io: CommandIo, env: Environment = process.env): Co
   const list = events.command('list').description('list who changed what and when, newest first');
   list
     .option('--merchant <id>', 'those of this merchant')
-    .option('--key <keyid>', 'those of this key: its id')
+    .option('--key-id <keyid>', 'those of this key')
+    .addOption(formerKeyOption())
     .option('--action <action>', 'those of this kind, such as key.revoked')
     .option('--since <moment>', 'those from then on, such as 2026-01-31T12:00:00Z');
   administer<ListOptions>(pageOptions(list), { io, env }, async ({ client, options, show }) => {
-    const { merchant, key, action, since } = options;
+    const { merchant, action, since } = options;
+    const keyId = options.keyId ?? options.key;
     const query = {
       ...pageQuery(options),
       merchantId: merchant === undefined ? undefined : idIn(merchant, 'merchant'),
-      keyId: key === undefined ? undefined : idIn(key, 'key'),
+      keyId: keyId === undefined ? undefined : idIn(keyId, 'key'),
       ...{ action, since },
     };
     const { data, page } = await client.ask({ method: 'GET', path: ['events'], query, expects: Type.Array(anyEvent) });
@@ -46,6 +49,7 @@ function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
     events.map(({ at, actor, action, merchantId, keyId, after }) => {
       return [at, actor, action, merchantId, keyId ?? '', changedText(action, after ?? {})];
     }),
+    { wrap: ['CHANGED'] },
   );
 }
 

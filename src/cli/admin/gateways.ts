@@ -43,7 +43,9 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
       'A gateway of an earlier release cannot confirm a change, so each change stays pending until it has ended and its lifetime has passed.';
     show(
       data,
-      rows.length === 0 ? ['No gateway runs.'] : [...tableLines(heading, rows), ...(former.length > 0 ? [hint] : [])],
+      rows.length === 0
+        ? ['No gateway runs.']
+        : [...tableLines(heading, rows, { wrap: ['CONFIRMED'] }), ...(former.length > 0 ? [hint] : [])],
     );
   });
   return gateways;

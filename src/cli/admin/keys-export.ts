@@ -29,6 +29,7 @@ export function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
     const filter = { merchantId: merchant === undefined ? undefined : idIn(merchant, 'merchant'), environment };
     let after: string | undefined;
     let until: string | undefined;
+    let isEmpty = true;
     try {
       do {
         const { data }: AdminAnswer<Static<typeof page>> = await client.ask({
@@ -36,11 +37,13 @@ export function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
           query: { ...filter, after, until },
         });
         // JSON escapes what moves a cursor, but for the second set of control characters, which nothing stored has.
+        isEmpty &&= data.entries.length === 0;
         if (data.entries.length > 0) io.out(`${data.entries.map((entry) => JSON.stringify(entry)).join('\n')}\n`);
         await io.drained?.();
         after = data.next ?? undefined;
         until ??= String(data.revision);
       } while (after !== undefined);
+      if (isEmpty) io.err('There is no merchant or key to export.\n');
     } catch (error) {
       if (!(error instanceof OperatorError) || until === undefined) throw error;
       throw new OperatorError(`${error.message}\nWhat was printed is not complete: export again.`, { cause: error });

@@ -89,5 +89,6 @@ function keyTable(keys: readonly ApiKey[]): string[] {
     keys.map(({ keyId, environment, status, permissions, createdAt, expiresAt, label }) => [
       ...[keyId, environment, status, permissions.join(' '), createdAt, expiresAt ?? 'never', label ?? ''],
     ]),
+    { cut: ['LABEL'], wrap: ['PERMISSIONS'] },
   );
 }

@@ -44,7 +44,8 @@ export function merchantsCommand(io: CommandIo, env: Environment = process.env):
       ...[one.id, one.name, one.status, one.goLive ? 'yes' : 'no'],
       ...[countOf(one.ipAllowlist), countOf(one.originAllowlist)],
     ]);
-    const table = rows.length === 0 ? [] : tableLines(['ID', 'NAME', 'STATUS', 'LIVE', 'IPS', 'ORIGINS'], rows);
+    const heading = ['ID', 'NAME', 'STATUS', 'LIVE', 'IPS', 'ORIGINS'];
+    const table = rows.length === 0 ? [] : tableLines(heading, rows, { cut: ['NAME'] });
     show(data, [...table, pageLine(rows.length, 'merchant', page)]);
   });
 

@@ -1,5 +1,6 @@
 import { OperatorError } from '../../config/operator-error.js';
 import { Check } from '../../typebox/typebox.js';
+import { WrongUsage } from './access.js';
 import { failureSchema } from './admin-answer.js';
 import { printable } from './printable.js';
 import { nextAfter } from './unreachable.js';
@@ -53,6 +54,20 @@ export function notARegistry(address: string, { status, headers }: Response, isU
   const what = `${address} did not answer as a registry of this version does (status ${status}, ${shown(type)}).`;
   const next = isUnclear ? ` ${nextAfter(isUnclear)}` : '';
   return new OperatorError(`${what} Check --registry, and what stands between.${next}`);
+}
+
+/** By which options the parameters of a query are given, where their names differ. */
+const optionNames: Readonly<Record<string, string>> = { name: 'search', merchantId: 'merchant' };
+
+/** Says what is wrong with the query of a list, in the names of options; null: the answer is about something else. */
+export function wrongFilter({ status }: Response, body: unknown, query: object): WrongUsage | null {
+  if (status !== 422 || !Check(failureSchema, body)) return null;
+  const told = (body.data?.errors ?? []).slice(0, mostProblems).map(({ message }) => {
+    const [name = '', ...rest] = shown(message).split(' ');
+    const option = optionNames[name] ?? name.replaceAll(/_?([A-Z])|_/g, (_, letter?: string) => `-${letter ?? ''}`);
+    return name in query ? [`--${option.toLowerCase()}`, ...rest].join(' ') : shown(message);
+  });
+  return told.length === 0 ? null : new WrongUsage(told.join('\n'));
 }
 
 function inOptions(message: string): string {

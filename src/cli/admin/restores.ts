@@ -8,8 +8,11 @@ import { administer } from './admin-call.js';
 import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from './arguments.js';
 import { tableLines } from './table.js';
 
+/** A registry of the former release says `id` alone, of a key as of a merchant. */
+const heldBack = Type.Object({ ...heldBackSchema.properties, keyId: Type.Optional(heldBackSchema.properties.keyId) });
+
 const lifted = Type.Object({
-  ...Type.Pick(heldBackSchema, ['id', 'kind', 'merchantId']).properties,
+  ...Type.Pick(heldBack, ['id', 'kind', 'merchantId']).properties,
   propagation: propagationSchema,
 });
 
@@ -28,17 +31,22 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
       certain ? 'somebody knew changes that the database lacks' : 'nobody is left who could know a change',
     ]);
     const none = ['The database was never found to lack a change.'];
-    show(data, rows.length === 0 ? none : tableLines(['CHANGES UNKNOWN SINCE', 'UNTIL', 'BECAUSE'], rows));
+    show(
+      data,
+      rows.length === 0 ? none : tableLines(['CHANGES UNKNOWN SINCE', 'UNTIL', 'BECAUSE'], rows, { wrap: ['BECAUSE'] }),
+    );
   });
 
   const held = restores.command('held').description('list the keys and merchants that are held back, newest first');
   pageOptions(held);
   administer<PageOptions>(held, edge, async ({ client, options, show }) => {
-    const expects = Type.Array(heldBackSchema);
+    const expects = Type.Array(heldBack);
     const path = ['restores', 'held'];
     const { data, page } = await client.ask({ method: 'GET', path, query: pageQuery(options), expects });
-    const rows = data.map(({ id, kind, merchantId, source, foundAt }) => [kind, id, merchantId, source, foundAt]);
-    const table = rows.length === 0 ? [] : tableLines(['KIND', 'ID', 'MERCHANT', 'KNOWN BY', 'FOUND'], rows);
+    const rows = data.map(({ id, kind, merchantId, source, foundAt }) => [
+      ...[kind, kind === 'key' ? id : '', merchantId, source, foundAt],
+    ]);
+    const table = rows.length === 0 ? [] : tableLines(['KIND', 'KEYID', 'MERCHANT', 'KNOWN BY', 'FOUND'], rows);
     show(data, [...table, pageLine(data.length, 'record', page)]);
   });
 

@@ -1,21 +1,118 @@
+import { eastAsianWidth } from 'get-east-asian-width';
 import { printable } from './printable.js';
 
 const gap = '  ';
+/** Of a cell that is cut, less would say nothing. */
+const leastCut = 8;
+const graphemes = new Intl.Segmenter('en', { granularity: 'grapheme' });
 
-/** The lines of a table: its heading, and one line a row, in aligned columns. */
-export function tableLines(heading: readonly string[], rows: readonly (readonly string[])[]): string[] {
-  const all = [heading, ...rows].map((row) => row.map(printable));
-  const widths = heading.map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
-  return all.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join(gap)
-      .trimEnd(),
-  );
+/** How a table gives way where the terminal is narrow. */
+export interface TableOptions {
+  /** Headings of the columns whose cells may be cut: texts for people, and nothing that somebody pastes, such as an id. */
+  readonly cut?: readonly string[];
+  /** Headings of the columns whose cells may go on in the next line, between words. */
+  readonly wrap?: readonly string[];
+  /** How many columns the terminal has; Infinity: it is none. */
+  readonly width?: number;
+}
+
+/** The columns of the terminal that standard output is; Infinity where it is none, so that a file or a pipe gets everything. */
+export function terminalWidth({ isTTY, columns }: { isTTY?: boolean; columns?: number } = process.stdout): number {
+  return isTTY === true && columns !== undefined && columns > 0 ? columns : Infinity;
+}
+
+/**
+ * The lines of a table: its heading, and the rows in aligned columns. No line is longer than the terminal: columns that may are cut or
+ * wrapped, and where that is not enough each row becomes a record with a line for each cell.
+ */
+export function tableLines(
+  heading: readonly string[],
+  rows: readonly (readonly string[])[],
+  { cut = [], wrap = [], width = terminalWidth() }: TableOptions = {},
+): string[] {
+  const all = [heading, ...rows].map((row) => heading.map((_, column) => printable(row[column] ?? '')));
+  const wanted = heading.map((_, column) => Math.max(...all.map((row) => widthOf(row[column] ?? ''))));
+  const least = heading.map((name, column) => {
+    const most = wanted[column] ?? 0;
+    if (cut.includes(name)) return Math.min(most, Math.max(leastCut, widthOf(name)));
+    if (!wrap.includes(name)) return most;
+    return Math.max(...all.flatMap((row) => (row[column] ?? '').split(' ').map(widthOf)));
+  });
+  const widths = fitted(wanted, least, width - gap.length * (heading.length - 1));
+  if (widths === null) return recordsOf(heading, all.slice(1));
+  return all.flatMap((row) => {
+    const cells = row.map((cell, column) => {
+      const room = widths[column] ?? 0;
+      return wrap.includes(heading[column] ?? '') ? wrapped(cell, room) : [shortened(cell, room)];
+    });
+    return Array.from({ length: Math.max(...cells.map(({ length }) => length)) }, (_, line) =>
+      cells
+        .map((lines, column) => padded(lines[line] ?? '', widths[column] ?? 0))
+        .join(gap)
+        .trimEnd(),
+    );
+  });
 }
 
 /** The lines of one record: a name and a value each. */
 export function recordLines(fields: readonly (readonly [name: string, value: string])[]): string[] {
-  const width = Math.max(...fields.map(([name]) => name.length));
-  return fields.map(([name, value]) => `${name.padEnd(width)}${gap}${printable(value)}`);
+  const width = Math.max(...fields.map(([name]) => widthOf(name)));
+  return fields.map(([name, value]) => `${padded(name, width)}${gap}${printable(value)}`.trimEnd());
+}
+
+/** How many columns of a terminal a text takes. */
+export function widthOf(text: string): number {
+  if (/^[\u0000-\u007f]*$/.test(text)) return text.length;
+  return [...graphemes.segment(text)].reduce((sum, { segment }) => sum + graphemeWidth(segment), 0);
+}
+
+function graphemeWidth(grapheme: string): number {
+  if (/^[\p{Mark}\p{Format}]+$/u.test(grapheme)) return 0;
+  // A sign that is drawn as a picture, such as a heart with a variation selector, takes two.
+  return grapheme.includes('\ufe0f') ? 2 : eastAsianWidth(grapheme.codePointAt(0) ?? 0);
+}
+
+/** Takes from the widest of the columns that give way until all fit; null where they do not. */
+function fitted(wanted: readonly number[], least: readonly number[], room: number): number[] | null {
+  if (least.reduce((sum, one) => sum + one, 0) > room) return null;
+  const widths = [...wanted];
+  for (let over = widths.reduce((sum, one) => sum + one, 0) - room; over > 0; over -= 1) {
+    const slack = widths.map((one, column) => (one > (least[column] ?? 0) ? one : 0));
+    const widest = slack.indexOf(Math.max(...slack));
+    widths[widest] = (widths[widest] ?? 0) - 1;
+  }
+  return widths;
+}
+
+function recordsOf(heading: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  const records = rows.map((row) =>
+    recordLines(heading.map((name, column) => [name, row[column] ?? ''] as const).filter(([, value]) => value !== '')),
+  );
+  return records.flatMap((lines, index) => (index === 0 ? lines : ['', ...lines]));
+}
+
+function shortened(text: string, room: number): string {
+  if (widthOf(text) <= room) return text;
+  let [kept, used] = ['', 0];
+  for (const { segment } of graphemes.segment(text)) {
+    used += graphemeWidth(segment);
+    if (used > room - 1) break;
+    kept += segment;
+  }
+  return `${kept}…`;
+}
+
+/** The words of a text, as many on a line as there is room for. */
+function wrapped(text: string, room: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1);
+    if (last !== undefined && widthOf(`${last} ${word}`) <= room) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+function padded(text: string, width: number): string {
+  return text + ' '.repeat(Math.max(0, width - widthOf(text)));
 }

@@ -2,11 +2,15 @@ import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { InvalidArgumentError } from 'commander';
 import type { Command } from 'commander';
+import type { Search } from '../../audit/search.js';
+import { closestName } from '../../config/closest-name.js';
 import { loadConfig } from '../../config/load.js';
+import { gatewayErrors } from '../../http/errors.js';
+import { denials } from '../../policy/denials.js';
 import { compileIpRanges, InvalidIpRange } from '../../policy/ip-ranges.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
 import { beginsWithDay } from '../../rest/moment.js';
-import { secondsIn } from '../admin/arguments.js';
+import { formerKeyOption, loggedIdIn, secondsIn } from '../admin/arguments.js';
 
 /**
  * The files that were named, or else the one that a configuration has its log written to.
@@ -52,15 +56,48 @@ function filesIn(directory: string): string[] {
 export function searchOptions(command: Command): Command {
   return command
     .option('--config <file>', 'configuration file that names the log, where no file is named')
-    .option('--merchant <id>', 'whose requests')
-    .option('--key <id>', "by a key's id")
-    .option('--fingerprint <hex>', 'by what keys fingerprint prints')
-    .option('--code <code>', 'accepted, or the code of a refusal')
+    .option('--merchant <id>', 'whose requests', loggedIdIn)
+    .option('--key-id <keyid>', 'with this key', loggedIdIn)
+    .addOption(formerKeyOption().argParser(loggedIdIn))
+    .option('--fingerprint <hex>', 'by what keys fingerprint prints', fingerprintIn)
+    .option('--code <code>', 'accepted, or the code of a refusal', codeIn)
     .option('--address <address>', 'from an address or a CIDR, of the client or of its proxy', rangesIn)
-    .option('--path <path>', 'to a path and whatever is below it, without a query')
+    .option('--path <path>', 'to a path and whatever is below it, without a query', pathIn)
     .option('--since <time>', 'from then on: 2026-11-20T10:00:00Z, or 24h for a day ago', timeIn)
     .option('--until <time>', 'up to but without then', timeIn)
     .option('--request-id <id>', 'by the x-request-id of the answer');
+}
+
+/** The options of `searchOptions` as they are read. */
+export type SearchOptions = Search & { readonly key?: string };
+
+/**
+ * What is looked for.
+ * @param command ends with its usage where nothing could ever match
+ */
+export function searchIn(command: Command, { key, keyId = key, ...search }: SearchOptions): Search {
+  const { since = -Infinity, until = Infinity } = search;
+  if (since >= until) command.error('error: --until must be later than --since');
+  return { ...search, keyId };
+}
+
+const codes: readonly string[] = ['accepted', ...denials.map(({ code }) => code), ...Object.keys(gatewayErrors)];
+
+function codeIn(value: string): string {
+  if (codes.includes(value)) return value;
+  const closest = closestName(value, codes);
+  const meant = closest === undefined ? '' : `Did you mean ${closest}? `;
+  throw new InvalidArgumentError(`${meant}Expected accepted or a code of the README's error tables.`);
+}
+
+function fingerprintIn(value: string): string {
+  if (/^[0-9a-f]{32}$/i.test(value)) return value.toLowerCase();
+  throw new InvalidArgumentError('Expected the 32 hexadecimal digits that keys fingerprint prints.');
+}
+
+function pathIn(value: string): string {
+  if (value.startsWith('/') && !/[?#\s]/.test(value)) return value;
+  throw new InvalidArgumentError('Expected a path such as /v1/payouts, without a query.');
 }
 
 const timeForm = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;

@@ -3,12 +3,12 @@ import { addressOf, findEntry, leftOutText } from '../../audit/access-entry.js';
 import type { AccessEntry } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { matches } from '../../audit/search.js';
-import type { Search } from '../../audit/search.js';
 import { printable } from '../admin/printable.js';
+import { terminalWidth, widthOf } from '../admin/table.js';
 import type { CommandIo } from '../command-io.js';
-import { logFilesOf, searchOptions } from './log-options.js';
+import { logFilesOf, searchIn, searchOptions, type SearchOptions } from './log-options.js';
 
-interface Options extends Search {
+interface Options extends SearchOptions {
   readonly config?: string;
   readonly limit: number;
   readonly json?: true;
@@ -26,7 +26,10 @@ export function searchCommand(io: CommandIo): Command {
     .option('--limit <count>', `stop after so many lines, at most ${maxLimit}`, limitIn, defaultLimit)
     .option('--json', 'print the lines as they stand')
     .addHelpText('after', '\nIt does not verify the log: audit verify does.')
-    .action((files: string[], options: Options) => search(logFilesOf(command, files, options.config), options, io));
+    .action((files: string[], options: Options) => {
+      const chosen = { ...options, ...searchIn(command, options) };
+      return search(logFilesOf(command, files, options.config), chosen, io);
+    });
 }
 
 async function search(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {
@@ -45,25 +48,35 @@ async function search(files: readonly string[], options: Options, { out, err }: 
       }
       found += 1;
       // A line of the gateway has nothing that a terminal would obey; one that was put there may have.
-      out(`${printable(options.json === true ? read.line : rowOf(read.entry))}\n`);
+      out(`${options.json === true ? printable(read.line) : rowOf(read.entry, terminalWidth())}\n`);
     }
   }
   if (found === 0) err('No line matches.\n');
   err(leftOutText(leftOut));
 }
 
-function rowOf(entry: AccessEntry): string {
+/** A line, or several where the terminal is too narrow: none of them is broken within a cell, which may be an id that is pasted. */
+function rowOf(entry: AccessEntry, width: number): string {
   const { event, http, url, organization, gateway } = entry;
-  return [
+  const cells = [
     entry['@timestamp'],
-    http.response.status_code,
+    String(http.response.status_code),
     event.code.padEnd(18),
     (addressOf(entry) ?? '-').padEnd(15),
     organization?.id ?? '-',
     gateway.key?.id ?? gateway.key?.fingerprint ?? '-',
     http.request.id ?? '-',
     `${http.request.method ?? '-'} ${url?.path ?? '-'}`,
-  ].join('  ');
+  ];
+  return cells
+    .map(printable)
+    .reduce<string[]>((lines, cell) => {
+      const last = lines.at(-1);
+      const longer = `${last ?? ''}  ${cell}`;
+      if (last === undefined) return [cell];
+      return widthOf(longer.trimEnd()) <= width ? [...lines.slice(0, -1), longer] : [...lines, `    ${cell}`];
+    }, [])
+    .join('\n');
 }
 
 function limitIn(value: string): number {

@@ -3,7 +3,6 @@ import { Command } from 'commander';
 import { findEntry, leftOutText } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { matches } from '../../audit/search.js';
-import type { Search } from '../../audit/search.js';
 import { incompleteText, Summing } from '../../audit/summary.js';
 import type { Summary } from '../../audit/summary.js';
 import { summaryHtml } from '../../audit/summary-html.js';
@@ -13,9 +12,9 @@ import { fileProblemOf } from '../../config/operator-file.js';
 import { printableJson } from '../admin/printable.js';
 import { tableLines } from '../admin/table.js';
 import type { CommandIo } from '../command-io.js';
-import { logFilesOf, searchOptions } from './log-options.js';
+import { logFilesOf, searchIn, searchOptions, type SearchOptions } from './log-options.js';
 
-interface Options extends Search {
+interface Options extends SearchOptions {
   readonly config?: string;
   readonly html?: string;
   readonly json?: true;
@@ -30,7 +29,10 @@ export function summaryCommand(io: CommandIo): Command {
     .option('--html <file>', 'write one page with charts, which needs nothing else')
     .option('--json', 'print JSON')
     .addHelpText('after', '\nIt does not verify the log: audit verify does.')
-    .action((files: string[], options: Options) => summarise(logFilesOf(command, files, options.config), options, io));
+    .action((files: string[], options: Options) => {
+      const chosen = { ...options, ...searchIn(command, options) };
+      return summarise(logFilesOf(command, files, options.config), chosen, io);
+    });
 }
 
 async function summarise(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {
@@ -73,8 +75,9 @@ function asText(summary: Summary): string {
             counts.map(({ value, count }) => [value, String(count)]),
           ),
         ];
+  if (requests === 0) return 'No request matches.\n';
   const lines = [
-    `${requests} requests from ${from ?? 'no time'} to ${to ?? 'no time'}: ${accepted} accepted, ${requests - accepted} not.`,
+    `${requests} requests from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not.`,
     ...table('NOT ACCEPTED BECAUSE', summary.codes),
     ...table('MERCHANT, ACCEPTED', summary.merchants),
     ...table('MERCHANT, NOT ACCEPTED', summary.refusedMerchants),
@@ -87,8 +90,8 @@ function asText(summary: Summary): string {
       : [
           '',
           ...tableLines(
-            ['KEY FROM A NEW ADDRESS', 'MERCHANT', 'ADDRESS', 'AT', 'CODE'],
-            newAddresses.map(({ key, merchant, address, at, code }) => [key, merchant ?? '-', address, at, code]),
+            ['KEYID, FROM A NEW ADDRESS', 'MERCHANT', 'ADDRESS', 'AT', 'CODE'],
+            newAddresses.map(({ keyId, merchant, address, at, code }) => [keyId, merchant ?? '-', address, at, code]),
           ),
           ...(newAddressCount > newAddresses.length ? [`and ${newAddressCount - newAddresses.length} before`] : []),
         ]),

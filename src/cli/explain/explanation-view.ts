@@ -120,6 +120,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
         trusted ? 'yes' : 'no',
         index === hops.length - 1 && clientAddress === address ? client : '',
       ]),
+      { wrap: ['WHERE', ''] },
     ),
     ...(rules.length === 0 ? [] : ['']),
     ...(rules.length === 0
@@ -131,6 +132,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
             resultText(rule, decisive !== -1 && index > decisive),
             sawText(rule.saw),
           ]),
+          { wrap: ['WHAT IT SAW'] },
         )),
     '',
     `Verdict: ${code}${status === null ? '' : `, ${status} ${message ?? ''}`}${detail === null ? '' : ` (${detail})`}.`,

@@ -2,6 +2,7 @@ import { successPage } from '../../rest/envelope.js';
 import { pagingOf, pagingQuery } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { actorOf } from '../actor.js';
 import { idIn } from '../fields.js';
 import { findMerchant } from '../merchants/repository.js';
@@ -10,6 +11,9 @@ import { answerChange, type Routes } from '../routes.js';
 import { createKey, resetKey, revokeKey } from './key-changes.js';
 import { listKeys } from './repository.js';
 import { apiKeySchema, newKeyBody, resetBody, resetKeySchema, shownKeySchema } from './schema.js';
+
+const keyParams = Type.Object({ keyId: Type.String() });
+const keyIdIn = ({ keyId }: Static<typeof keyParams>): string => idIn({ id: keyId }, 'Key');
 
 /** Keys. A change counts for the gateways of the key's environment. */
 export const keyRoutes: Routes = (app, context) => {
@@ -44,28 +48,28 @@ export const keyRoutes: Routes = (app, context) => {
   );
 
   app.post(
-    '/keys/:id/revoke',
+    '/keys/:keyId/revoke',
     {
-      schema: { params: idParams, querystring: noQuery },
+      schema: { params: keyParams, querystring: noQuery },
       config: { operation: { summary: 'End a key for good', data: withPropagation(apiKeySchema) } },
     },
     async (request, reply) => {
       refuseContent(request.body);
-      const { key, revision } = await revokeKey(context, actorOf(request), idIn(request.params, 'Key'));
+      const { key, revision } = await revokeKey(context, actorOf(request), keyIdIn(request.params));
       return answerChange(reply, 200, 'Key revoked', key, await confirm(revision, key.environment));
     },
   );
 
   app.post(
-    '/keys/:id/reset',
+    '/keys/:keyId/reset',
     {
-      schema: { params: idParams, body: resetBody, querystring: noQuery },
+      schema: { params: keyParams, body: resetBody, querystring: noQuery },
       config: {
         operation: { summary: 'Replace a key by a new one', status: 201, data: withPropagation(resetKeySchema) },
       },
     },
     async (request, reply) => {
-      const key = await resetKey(context, actorOf(request), idIn(request.params, 'Key'), request.body);
+      const key = await resetKey(context, actorOf(request), keyIdIn(request.params), request.body);
       return answerChange(reply, 201, 'Key reset', key, await confirm(key.revision, key.environment));
     },
   );

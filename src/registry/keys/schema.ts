@@ -32,7 +32,7 @@ export const newKeyBody = Type.Object({
   label: Type.Optional(keyFields.label),
 });
 
-/** The body of `POST /keys/:id/reset`. Without an expiry, the new key has that of the old one. */
+/** The body of `POST /keys/:keyId/reset`. Without an expiry, the new key has that of the old one. */
 export const resetBody = Type.Object({
   graceSeconds: Type.Optional(
     Type.Integer({

@@ -64,14 +64,18 @@ export async function listHeldBack(database: RegistryDatabase, paging: Paging): 
     .limit(limit)
     .execute();
   const items = rows.map(({ id, kind, merchant_id, source, found_at }) => ({
-    ...{ id, kind, merchantId: merchant_id, source, foundAt: new Date(found_at).toISOString() },
+    ...{ id, ...named(kind, id), merchantId: merchant_id, source, foundAt: new Date(found_at).toISOString() },
   }));
   return { items, totalRecords: total };
 }
 
+function named(kind: HeldBack['kind'], id: string): Pick<HeldBack, 'kind' | 'keyId'> {
+  return { kind, keyId: kind === 'key' ? id : null };
+}
+
 /** What was lifted, and of which change gateways have to know. */
 export interface Lifted {
-  readonly held: Pick<HeldBack, 'id' | 'kind' | 'merchantId'>;
+  readonly held: Pick<HeldBack, 'id' | 'keyId' | 'kind' | 'merchantId'>;
   readonly revision: number;
 }
 
@@ -87,7 +91,7 @@ export function lift(context: ChangeContext, actor: string, id: string): Promise
     await transaction.deleteFrom('held_back').where('id', '=', id).execute();
     const { kind, merchant_id: merchantId } = row;
     const set = { ...(JSON.parse(row.was) as Record<string, number | string | null>), revision, updated_at: now };
-    const result = { held: { id, kind, merchantId }, revision };
+    const result = { held: { id, ...named(kind, id), merchantId }, revision };
     if (kind === 'merchant') {
       const before = await transaction
         .selectFrom('merchants')

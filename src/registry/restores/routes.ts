@@ -55,7 +55,7 @@ export const restoreRoutes: Routes = (app, context) => {
     },
   );
 
-  const lifted = Type.Pick(heldBackSchema, ['id', 'kind', 'merchantId']);
+  const lifted = Type.Pick(heldBackSchema, ['id', 'keyId', 'kind', 'merchantId']);
   app.post(
     '/restores/held/:id/lift',
     {

@@ -14,10 +14,12 @@ export const restoreSchema = Type.Object({
 
 /** A key or a merchant that is inactive because somebody knew it as inactive under a later revision than the restored database. */
 export const heldBackSchema = Type.Object({
-  /** Of the key or the merchant. */
-  id: Type.String(),
   kind: Type.Enum(['key', 'merchant']),
+  /** Of the key; null: it is the merchant that is held back. */
+  keyId: Type.Union([Type.String(), Type.Null()]),
   merchantId: Type.String(),
+  /** The former name of keyId or, for a merchant, of merchantId. */
+  id: Type.String({ deprecated: true, description: 'In place of it, read keyId or, for a merchant, merchantId.' }),
   /** Who knew: `store`, or the instance id of a gateway. */
   source: Type.String(),
   foundAt: moment,
