@@ -13,7 +13,7 @@ function databaseUrl(keywords: OptionKeywords & { default: string }) {
 /** The control plane. */
 export const registry = section(
   {
-    listen: section(address('127.0.0.1', 9443), { description: 'The admin API and the console.' }),
+    listen: section(address('127.0.0.1', 9443), { description: 'The admin API.' }),
     database: section(
       {
         url: databaseUrl({
