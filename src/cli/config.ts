@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander';
-import { stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { documentConfig } from '../config/document.js';
 import { ConfigError } from '../config/config-error.js';
 import type { Problem } from '../config/config-error.js';
@@ -35,8 +35,10 @@ export function configCommand(io: CommandIo, env: Environment = process.env): Co
   command
     .command('defaults')
     .description('print every option with its description and its default, as a configuration file')
-    .action(() => {
-      io.out(documentConfig());
+    .option('--json', 'print the defaults as JSON, without the descriptions')
+    .action(({ json }: { readonly json?: true }) => {
+      const document = documentConfig();
+      io.out(json === true ? `${JSON.stringify(parse(document), null, 2)}\n` : document);
     });
   return command;
 }

@@ -16,17 +16,22 @@ export function databaseCommand(io: CommandIo): Command {
     .description('bring the database of a part up to date, and end; the part does the same when it starts')
     .addArgument(new Argument('<part>', 'whose database').choices(parts))
     .option('--config <file>', 'configuration file')
-    .action((part: Part, options: { readonly config?: string }) =>
-      migrate(part, loadConfig({ file: options.config }), io),
-    );
+    .option('--json', 'print JSON, and nothing else')
+    .action(async (part: Part, { config: file, json }: { readonly config?: string; readonly json?: true }) => {
+      await migrate(part, loadConfig({ file }));
+      io.out(
+        json === true
+          ? `${JSON.stringify({ part, upToDate: true })}\n`
+          : `The database of the ${part} is up to date.\n`,
+      );
+    });
   return command;
 }
 
-async function migrate(part: Part, config: Config, { out }: CommandIo): Promise<void> {
+async function migrate(part: Part, config: Config): Promise<void> {
   const { url } = config[part].database;
   const open = part === 'registry' ? openRegistry : openServices;
   await (await open(url)).destroy();
-  out(`The database of the ${part} is up to date.\n`);
 }
 
 // No other command but those that serve needs SQL, so it is loaded when it is asked for.

@@ -24,6 +24,7 @@ interface DevOptions {
   readonly config?: string;
   readonly dataDir?: string;
   readonly resetKey?: true;
+  readonly json?: true;
 }
 
 const pollMilliseconds = 10;
@@ -37,10 +38,14 @@ export function devCommand(io: Pick<CommandIo, 'out'>): Command {
     .option('--config <file>', 'configuration file; what it leaves out is set up for this machine alone')
     .option('--data-dir <dir>', 'keep certificate, records and data there; without it they end with the process')
     .option('--reset-key', "replace the demo merchant's key by a new one, and show that")
+    .option('--json', 'print addresses, files, ids and key as JSON, in place of the lines to paste')
     .action((options: DevOptions) => dev(options, io));
 }
 
-async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pick<CommandIo, 'out'>): Promise<void> {
+async function dev(
+  { config: file, dataDir, resetKey, json }: DevOptions,
+  { out }: Pick<CommandIo, 'out'>,
+): Promise<void> {
   const now = new Date();
   const directory = await DataDirectory.open(dataDir ?? null);
   const config = await directory.orClose(() => loadConfig({ file, presets: presetsFor(directory) }));
@@ -84,24 +89,23 @@ async function dev({ config: file, dataDir, resetKey }: DevOptions, { out }: Pic
 
     const { https, http, management } = gateway.addresses;
     if (https === null) throw new OperatorError('dev shows the API over TLS: leave listen.https as it is.');
-    out(
-      welcomeText({
-        baseUrl: `${urlOf('https', https)}${wired.basePath}`,
-        plainUrl: http && urlOf('http', http),
-        managementUrl: management && urlOf('http', management),
-        servicesUrl: services.url,
-        registryUrl,
-        adminTokenFile: config.registry.tokenFile ?? directory.adminTokenFile,
-        dataDirectory: directory.path,
-        kept: directory.kept,
-        certFile: wired.listen.https?.certFile ?? directory.certFile,
-        accessLog: wired.accessLog.destination,
-        logSecretFile: wired.accessLog.secretFile ?? directory.logSecretFile,
-        merchantId,
-        walletId,
-        key,
-      }),
-    );
+    const welcome = {
+      baseUrl: `${urlOf('https', https)}${wired.basePath}`,
+      plainUrl: http && urlOf('http', http),
+      managementUrl: management && urlOf('http', management),
+      servicesUrl: services.url,
+      registryUrl,
+      adminTokenFile: config.registry.tokenFile ?? directory.adminTokenFile,
+      dataDirectory: directory.path,
+      kept: directory.kept,
+      certFile: wired.listen.https?.certFile ?? directory.certFile,
+      accessLog: wired.accessLog.destination,
+      logSecretFile: wired.accessLog.secretFile ?? directory.logSecretFile,
+      merchantId,
+      walletId,
+      key,
+    };
+    out(json === true ? `${JSON.stringify(welcome)}\n` : welcomeText(welcome));
   });
 }
 

@@ -30,6 +30,12 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
   ['tor-exits', async (io) => (await import('./tor-exits.js')).torExitsCommand(io)],
   ['config', async (io) => (await import('./config.js')).configCommand(io)],
   ['openapi', async (io) => (await import('./openapi.js')).openapiCommand(io)],
+  [
+    'completion',
+    async (io) => {
+      return (await import('./completion/completion.js')).completionCommand(io, () => createProgram(undefined, io));
+    },
+  ],
 ]);
 
 /** All commands are needed where the first argument names none of them: for `--help`, and to suggest the right name. */

@@ -3,6 +3,8 @@ import { spawn, spawnSync } from 'node:child_process';
 import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
+import https from 'node:https';
 import net from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -56,7 +58,7 @@ async function startDev(
   await new Promise<void>((resolve, reject) => {
     child.stdout.on('data', (chunk: Buffer) => {
       output += chunk.toString();
-      if (/See a refusal[^]*curl .*\n/.test(output)) resolve();
+      if (/See a refusal[^]*curl .*\n|^\{"baseUrl".*\}\n/m.test(output)) resolve();
     });
     void exited.then(() => {
       reject(new Error(`dev ended: ${output}`));
@@ -126,6 +128,20 @@ t.test(
     await t.rejects(readdir(data), 'and nothing is left behind');
   },
 );
+
+t.test('with --json dev prints one line, with all that a script needs', async (t) => {
+  const dev = await startDev(t, ['--json']);
+  const lines = dev.welcome.split('\n').filter((line) => line.startsWith('{"baseUrl"'));
+  const { baseUrl, key, certFile, ...rest } = JSON.parse(lines.join()) as Record<string, string>;
+  t.match(rest, { kept: false, merchantId: /^m_/, walletId: /./, registryUrl: /^http:/, adminTokenFile: /./ });
+  const agent = new https.Agent({ ca: await readFile(certFile ?? '') });
+  const options = { agent, headers: { 'x-api-key': key } };
+  const [response] = (await once(https.get(`${baseUrl ?? ''}/transactions`, options), 'response')) as [IncomingMessage];
+  response.resume();
+  agent.destroy();
+  t.equal(response.statusCode, 200, 'its key is let in');
+  t.equal(await dev.end('SIGTERM'), 0);
+});
 
 t.test(
   'a kept data directory keeps everything but the key',

@@ -5,6 +5,7 @@ import { keyFormatOf } from '../../policy/key-format.js';
 import { keyFingerprint } from '../../telemetry/key-fingerprint.js';
 import type { CommandIo } from '../command-io.js';
 import { collect } from '../admin/arguments.js';
+import { printableJson } from '../admin/printable.js';
 import { readLogSecrets } from './log-secrets.js';
 import type { SecretOptions } from './log-secrets.js';
 
@@ -16,17 +17,19 @@ export function fingerprintCommand(io: CommandIo, input: Readable = process.stdi
     .description('read a key from standard input, and print what stands for it in the access log')
     .option('--secret-file <file>', "the access log's secret; an older one may be named as well", collect)
     .option('--config <file>', 'configuration file that names the secret')
+    .option('--json', 'print JSON, and nothing else')
     .addHelpText(
       'after',
       '\nThe key is never an argument, where others on this machine could see it:\n  fingerprint < key.txt',
     )
-    .action(async (options: SecretOptions) => {
+    .action(async (options: SecretOptions & { readonly json?: true }) => {
       const secrets = await readLogSecrets(options);
       if (secrets.length === 0) {
         throw new OperatorError("Fingerprints need the access log's secret: --secret-file, or accessLog.secretFile.");
       }
       const key = await readKey(input);
-      for (const secret of secrets) io.out(`${keyFingerprint(secret, key) ?? ''}\n`);
+      const fingerprints = secrets.map((secret) => keyFingerprint(secret, key) ?? '');
+      io.out(options.json === true ? `${printableJson({ fingerprints })}\n` : `${fingerprints.join('\n')}\n`);
     });
 }
 

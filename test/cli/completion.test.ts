@@ -1,0 +1,167 @@
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import t, { type Test } from 'tap';
+import { run } from '../../src/cli/run.js';
+
+async function scriptFor(shell: string): Promise<string> {
+  let [out, err] = ['', ''];
+  const status = await run(['completion', shell], { out: (text) => (out += text), err: (text) => (err += text) });
+  if (status !== 0 || err !== '') throw new Error(`completion ${shell}: ${status} ${err}`);
+  return out;
+}
+
+/** A folder with files whose names a shell has to take care of, and the shell's script. */
+async function place(t: Test, shell: string): Promise<string> {
+  const files = { 'gateway.yaml': '', 'gateway copy.yaml': '', 'geo.mmdb': '', data: { 'inner.yaml': '' } };
+  return t.testdir({ ...files, script: await scriptFor(shell) });
+}
+
+/** What is offered for the last word of each line; a line ends where the cursor is. */
+const expected: readonly (readonly [words: string[], offered: string[]])[] = [
+  [['me'], ['merchants']],
+  [['co'], ['completion', 'config']],
+  [
+    ['keys', ''],
+    ['create', 'export', 'fingerprint', 'import', 'list', 'reset', 'revoke'],
+  ],
+  [
+    ['keys', 're'],
+    ['reset', 'revoke'],
+  ],
+  [['keys', 'create', '--env'], ['--environment']],
+  [
+    ['keys', 'create', '--environment', ''],
+    ['live', 'test'],
+  ],
+  [['keys', 'create', '--environment', 'l'], ['live']],
+  [['keys', 'create', '--merchant', 'm_1', '--environment', 't'], ['test']],
+  [['keys', 'create', '--label', 'list', '--environment', 't'], ['test']],
+  [['keys', 'create', '--merchant', ''], []],
+  [['keys', 'revoke', ''], []],
+  [
+    ['merchants', 'set', 'm_1', '--any'],
+    ['--any-ip', '--any-origin'],
+  ],
+  [
+    ['database', 'migrate', ''],
+    ['registry', 'services'],
+  ],
+  [['database', 'migrate', 'registry', ''], []],
+  [
+    ['config', 'check', '--for', ''],
+    ['gateway', 'registry', 'services'],
+  ],
+  [
+    ['completion', ''],
+    ['bash', 'zsh'],
+  ],
+  [['tor-exits', 'st'], ['status']],
+  [['events', 'list', '--key'], ['--key-id']],
+  [['gateway', '--config', 'gateway c'], ['gateway copy.yaml']],
+  [
+    ['gateway', '--config', 'ga'],
+    ['gateway copy.yaml', 'gateway.yaml'],
+  ],
+  [['merchants', 'list', '--token-file', 'geo'], ['geo.mmdb']],
+  [['keys', 'import', 'ge'], ['geo.mmdb']],
+  [['audit', 'search', 'gateway.yaml', 'ge'], ['geo.mmdb']],
+  [['audit', 'search', 'data/i'], ['data/inner.yaml']],
+  [['dev', '--data-dir', ''], ['data']],
+  [['nonsense', ''], []],
+];
+
+const bashDriver = `
+set -u
+source ./script
+unset COMP_LINE
+COMP_WORDS=(merchant-gateway "$@")
+COMP_CWORD=$#
+_merchant_gateway
+printf '%s\\n' "\${COMPREPLY[@]+"\${COMPREPLY[@]}"}"
+`;
+
+t.test('bash completes commands, options, choices and files', async (t) => {
+  const cwd = await place(t, 'bash');
+  t.equal(spawnSync('bash', ['-n', 'script'], { cwd }).status, 0, 'it is a script of bash');
+  const complete = (words: readonly string[]): string[] => {
+    const args = ['--norc', '--noprofile', '-c', bashDriver, 'bash', ...words];
+    const { stdout, stderr, status } = spawnSync('bash', args, { cwd, encoding: 'utf8' });
+    t.same({ stderr, status }, { stderr: '', status: 0 }, words.join(' '));
+    return stdout.split('\n').filter((line) => line !== '').toSorted(); // prettier-ignore
+  };
+  for (const [words, offered] of expected) t.same(complete(words), offered, words.join(' '));
+  for (const words of [['--'], ['keys', 'create', '--'], ['dev', '-']]) {
+    t.ok(complete(words).includes('--help'), words.join(' '));
+  }
+  t.same(complete(['keys', 'create', '--environment', '=']), ['live', 'test'], 'bash takes --environment= apart');
+  t.same(complete(['keys', 'create', '--environment', '=', 'te']), ['test']);
+  t.notOk(complete(['merchants', 'list', '--']).includes('--token'), 'what help does not show is not offered');
+});
+
+t.test('a bash that somebody types in completes by the tabulator', async (t) => {
+  const cwd = await place(t, 'bash');
+  writeFileSync(`${cwd}/merchant-gateway`, '#!/bin/sh\nprintf "<%s>" "$@" > typed\n', { mode: 0o755 });
+  // A word that is unique is written out with a blank behind it, and a blank in a file's name is escaped.
+  const typed = 'PATH=$PWD:$PATH; source ./script\nmerchant-gateway confi\tch\t--c\tgateway\\ c\t\nexit\n';
+  const { status, error } = spawnSync('script', ['-qec', 'bash --norc --noprofile -i', '/dev/null'], {
+    ...{ cwd, input: typed, encoding: 'utf8', timeout: 60_000 },
+  });
+  t.same({ status, error }, { status: 0, error: undefined });
+  const { stdout } = spawnSync('cat', ['typed'], { cwd, encoding: 'utf8' });
+  t.equal(stdout, '<config><check><--config><gateway copy.yaml>');
+});
+
+/** Types each line into a zsh of its own on a pseudo-terminal, presses the tabulator, and prints what was offered there. */
+const zshDriver = `
+zmodload zsh/zpty
+print -r -- 'PS1=; autoload -U compinit; compinit -u -D
+source ./script
+# Each match as it would be written out, in place of being shown.
+compadd() {
+  local -a hits
+  builtin compadd -O hits "$@"
+  (( $#hits )) && print -rl -- $hits >> offered
+  builtin compadd "$@"
+}
+finished() { : > finished }
+shown() { comppostfuncs=(finished); zle complete-word }
+zle -N shown
+bindkey "^I" shown
+: > ready' > startup
+zpty shell 'TERM=dumb ZDOTDIR=/nowhere zsh -f -i'
+zpty -w shell 'source ./startup'
+until [[ -e ready ]]; do sleep 0.02; done
+for line in "\${(@f)$(<lines)}"; do
+  rm -f offered finished
+  zpty -w -n shell "$line"$'\t'
+  until [[ -e finished ]]; do sleep 0.02; zpty -r -t shell seen; done
+  print -r -- "\${(j:|:)\${(@ou)\${(@f)$(cat offered 2>/dev/null)}}}"
+  zpty -w -n shell $'\x15'
+done
+zpty -d shell
+`;
+
+t.test('zsh completes commands, options, choices and files', async (t) => {
+  const cwd = await place(t, 'zsh');
+  t.equal(spawnSync('zsh', ['-n', 'script'], { cwd }).status, 0, 'it is a script of zsh');
+  const cases = expected.filter(([words]) => words[0] !== 'nonsense');
+  const lines = cases.map(([words]) =>
+    ['merchant-gateway', ...words.map((word) => word.replaceAll(' ', '\\ '))].join(' '),
+  );
+  writeFileSync(`${cwd}/lines`, lines.join('\n'));
+  const { stdout, stderr, error } = spawnSync('zsh', ['-f', '-c', zshDriver], {
+    cwd,
+    encoding: 'utf8',
+    timeout: 120_000,
+  });
+  t.same({ stderr, error }, { stderr: '', error: undefined });
+  const offered = stdout.split('\n');
+  for (const [index, [words, wanted]] of cases.entries()) {
+    // zsh has a name with a blank twice, as it is and as it is written, and the parts of a path one by one.
+    const names = (offered[index] ?? '').replaceAll('\\ ', ' ').split('|').filter((one) => one !== ''); // prettier-ignore
+    const found = new Set(names);
+    // Where nothing is known of a value, it shows the options.
+    if (wanted.length === 0) t.notMatch([...found].join(' '), /(?:^| )[^-]/, words.join(' '));
+    else t.same(found, new Set(wanted.flatMap((one) => one.split('/'))), words.join(' '));
+  }
+});
