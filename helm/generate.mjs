@@ -27,6 +27,7 @@ const ownedByTheChart = [
   'registry.tokenFile',
   'services.listen',
   'services.database.url',
+  'services.operators',
   'identity.signingKeyFile',
   'accessLog.secretFile',
   'traces.tokenFile',

@@ -5,6 +5,7 @@ recordSecret: { option: [keys, recordSecretFile], parts: [gateway, registry] }
 redisPassword: { option: [keyStore, redis, passwordFile], parts: [gateway, registry, tor-exits] }
 redisCa: { option: [keyStore, redis, caFile], parts: [gateway, registry, tor-exits] }
 adminToken: { option: [registry, tokenFile], parts: [registry] }
+operatorsToken: { option: [services, operators, tokenFile], parts: [services] }
 identitySigningKey: { option: [identity, signingKeyFile], parts: [gateway] }
 accessLog: { option: [accessLog, secretFile], parts: [gateway] }
 tlsTicketKeys: { option: [listen, https, ticketKeysFile], parts: [gateway] }

@@ -8,7 +8,7 @@ import type { Config, DeepPartial } from '../config/schema.js';
 import type { Records } from '../gateway/ports.js';
 import { lookupIdOf } from '../gateway/api-key.js';
 import { startGateway } from '../http/start-gateway.js';
-import { readToken } from '../registry/administrator.js';
+import { readToken } from '../rest/bearer-token.js';
 import { createLogger } from '../telemetry/logger.js';
 import { AdminClient } from './admin/admin-client.js';
 import type { CommandIo } from './command-io.js';
@@ -58,6 +58,7 @@ async function dev(
     closeLater(() => directory.close());
     await directory.ensureCertificate(now);
     await directory.ensureAdminToken();
+    await directory.ensureOperatorsToken();
     await directory.ensureSigningKey();
     await directory.ensureLogSecret();
     await directory.ensureRecordSecret();
@@ -66,8 +67,8 @@ async function dev(
     });
     closeLater(() => embedded.close());
     const registryUrl = embedded.registry.url;
-    const token = await readToken(config.registry.tokenFile);
-    const admin = new AdminClient({ registry: new URL(registryUrl), token });
+    const token = await readToken(config.registry.tokenFile, 'registry.tokenFile');
+    const admin = new AdminClient({ address: new URL(registryUrl), token });
     const { environment } = config;
     const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
 
@@ -94,6 +95,9 @@ async function dev(
       plainUrl: http && urlOf('http', http),
       managementUrl: management && urlOf('http', management),
       servicesUrl: services.url,
+      operatorsUrl: services.operatorsUrl,
+      operatorsTokenFile: config.services.operators.tokenFile ?? directory.operatorsTokenFile,
+      environment,
       registryUrl,
       adminTokenFile: config.registry.tokenFile ?? directory.adminTokenFile,
       dataDirectory: directory.path,
@@ -124,7 +128,10 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
     // A first try works without a network.
     torExits: { sources: [exampleExits], allowReserved: true, snapshotFile: directory.file('tor-exits.json') },
     identity: { signingKeyFile: directory.signingKeyFile },
-    services: { database: { url: `sqlite:${directory.file('services.db')}` } },
+    services: {
+      database: { url: `sqlite:${directory.file('services.db')}` },
+      operators: { listen: { port: 0 }, tokenFile: directory.operatorsTokenFile },
+    },
     accessLog: { destination: directory.file('access.log'), secretFile: directory.logSecretFile },
     log: { level: 'warn' },
   };

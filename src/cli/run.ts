@@ -21,6 +21,7 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
   ['services', async () => (await import('./services.js')).servicesCommand()],
   ['merchants', async (io) => (await import('./admin/merchants.js')).merchantsCommand(io)],
   ['keys', async (io) => (await import('./admin/keys.js')).keysCommand(io)],
+  ['wallets', async (io) => (await import('./admin/wallets/wallets.js')).walletsCommand(io)],
   ['gateways', async (io) => (await import('./admin/gateways.js')).gatewaysCommand(io)],
   ['restores', async (io) => (await import('./admin/restores.js')).restoresCommand(io)],
   ['events', async (io) => (await import('./admin/events.js')).eventsCommand(io)],

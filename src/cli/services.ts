@@ -19,6 +19,9 @@ async function services({ config: file }: { readonly config?: string }): Promise
   await runServer(config, log, async (closeLater) => {
     const running = await startConfiguredServices(config, log);
     closeLater(() => running.close());
-    log.info({ url: running.url }, 'the services take requests');
+    const { url, operatorsUrl } = running;
+    log.info(operatorsUrl === null ? { url } : { url, operatorsUrl }, 'the services take requests');
+    if (operatorsUrl === null)
+      log.warn("there is no operators' API, so nobody can make a wallet or fund one: set services.operators.tokenFile");
   });
 }

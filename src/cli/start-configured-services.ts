@@ -1,12 +1,14 @@
 import type { Config } from '../config/schema.js';
-import { startServices, type RunningServices } from '../services/start-services.js';
+import { readCertificate } from '../http/tls/certificate.js';
+import { readToken } from '../rest/bearer-token.js';
+import { startServices, type OperatorsListener, type RunningServices } from '../services/start-services.js';
 import type { Logger } from '../telemetry/logger.js';
 import { openAssertionVerifier } from './open-assertion-verifier.js';
 import { systemClock, systemTimers } from './system-clock.js';
 
 /** Starts the backing services as the configuration has them. */
 export async function startConfiguredServices(config: Config, logger: Logger): Promise<RunningServices> {
-  const { listen, database, bank } = config.services;
+  const { listen, database, bank, operators } = config.services;
   const { url: databaseUrl, ...pool } = database;
   const { delaySeconds, failingAccounts } = bank;
   return startServices({
@@ -21,5 +23,15 @@ export async function startConfiguredServices(config: Config, logger: Logger): P
       logger,
     },
     bank: { delayMilliseconds: delaySeconds * 1000, failingAccounts },
+    operators: await operatorsOf(operators),
   });
+}
+
+/** Null where there is no token: then nobody is let in, so nobody is listened to. */
+async function operatorsOf({ listen, tokenFile }: Config['services']['operators']): Promise<OperatorsListener | null> {
+  if (tokenFile === null) return null;
+  const token = await readToken(tokenFile, 'services.operators.tokenFile');
+  const { host, port, certFile, keyFile } = listen;
+  const isPlain = certFile === null || keyFile === null;
+  return { host, port, token, tls: isPlain ? null : await readCertificate(certFile, keyFile) };
 }

@@ -2,7 +2,13 @@ import type { Rule, RuleProblem } from './rule.js';
 import type { Config } from './schema.js';
 
 /** What is wrong between the options of Redis. */
-export const redisRules: readonly Rule[] = [redisUrlIsUrl, authorityIsForRediss, sentinelsAreNamed, clusterStandsAlone];
+export const redisRules: readonly Rule[] = [
+  redisUrlIsUrl,
+  authorityIsForRediss,
+  sentinelsAreNamed,
+  clusterStandsAlone,
+  sharedRateIsCounted,
+];
 
 /** A database that is named in any other way, as `?db=7`, would be database 0: perhaps that of another deployment. */
 function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
@@ -47,6 +53,22 @@ function clusterStandsAlone({ keyStore }: Config): RuleProblem[] {
   if (/[{}]/.test(prefix)) {
     const message = 'would put every record into one slot of the Cluster; expected no braces';
     problems.push({ path: 'keyStore.redis.prefix', message, others: [path] });
+  }
+  return problems;
+}
+
+/** Merchants would be taken to be limited together, and would not be. */
+function sharedRateIsCounted({ rateLimit: { shared, requestsPerSecond }, keyStore }: Config): RuleProblem[] {
+  if (!shared) return [];
+  const path = 'rateLimit.shared';
+  const problems: RuleProblem[] = [];
+  if (requestsPerSecond === null) {
+    const message = 'is without effect; expected false, or a number in rateLimit.requestsPerSecond';
+    problems.push({ path, message, others: ['rateLimit.requestsPerSecond'] });
+  }
+  if (keyStore.kind === 'memory') {
+    const message = 'counts in Redis, and there is none; expected false, or keyStore.kind: redis';
+    problems.push({ path, message, others: ['keyStore.kind'] });
   }
   return problems;
 }

@@ -1,5 +1,6 @@
 import { parseIpRange, type IpRange } from '../policy/ip-ranges.js';
 import { foldSegment } from './fold-segment.js';
+import { operatorsRules } from './operators-rules.js';
 import { redisRules } from './redis-rules.js';
 import type { Rule, RuleProblem } from './rule.js';
 import type { Config } from './schema.js';
@@ -25,9 +26,9 @@ const rules: readonly Rule[] = [
   routesHaveUpstreams,
   audienceIsNoUpstream,
   headFitsIntoRequest,
+  ...operatorsRules,
   ...redisRules,
   exitSourcesAreReadable,
-  sharedRateIsCounted,
 ];
 
 function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
@@ -230,20 +231,4 @@ function exitSourceProblem(entry: string): string | null {
   const url = /^https?:/i.test(entry) && URL.canParse(entry) ? new URL(entry) : null;
   if (url === null) return 'expected an http or https URL or the path of a file';
   return url.username + url.password === '' ? null : 'expected a URL without a user and a password';
-}
-
-/** Merchants would be taken to be limited together, and would not be. */
-function sharedRateIsCounted({ rateLimit: { shared, requestsPerSecond }, keyStore }: Config): RuleProblem[] {
-  if (!shared) return [];
-  const path = 'rateLimit.shared';
-  const problems: RuleProblem[] = [];
-  if (requestsPerSecond === null) {
-    const message = 'is without effect; expected false, or a number in rateLimit.requestsPerSecond';
-    problems.push({ path, message, others: ['rateLimit.requestsPerSecond'] });
-  }
-  if (keyStore.kind === 'memory') {
-    const message = 'counts in Redis, and there is none; expected false, or keyStore.kind: redis';
-    problems.push({ path, message, others: ['keyStore.kind'] });
-  }
-  return problems;
 }

@@ -1,9 +1,9 @@
 import { WriteProbe } from '../database/write-probe.js';
 import { ApiMetrics } from '../rest/api-metrics.js';
 import { describeRoutes } from '../rest/openapi/describe-routes.js';
+import { requireToken } from '../rest/bearer-token.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import type { Pepper } from '../gateway/api-key.js';
-import { requireToken } from './administrator.js';
 import { registryDescription } from './description.js';
 import { eventRoutes } from './events/routes.js';
 import { gatewayRoutes } from './gateways/routes.js';

@@ -1,7 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import { openSession } from '../database/session/database-session.js';
 import { asListenError } from '../config/listen-error.js';
-import { readToken } from './administrator.js';
+import { readToken } from '../rest/bearer-token.js';
 import { createRegistry, longestLifetime, type RegistryOptions } from './create-registry.js';
 import { Roster } from './gateways/roster.js';
 import { Projector } from './projection/projector.js';
@@ -48,7 +48,7 @@ export async function startRegistry({
   ...options
 }: StartOptions): Promise<RunningRegistry> {
   const { clock, random } = options;
-  const token = await readToken(tokenFile);
+  const token = await readToken(tokenFile, 'registry.tokenFile');
   const newGeneration = (): string => newId('r', clock.now(), random);
   const database = await openRegistryDatabase({ url: databaseUrl, generation: newGeneration() });
   const session = openSession({ url: databaseUrl }, () => {

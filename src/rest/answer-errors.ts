@@ -34,7 +34,7 @@ export function answerError(
   logger?: Logger,
 ): void {
   if (error instanceof Refusal) {
-    void reply.code(error.statusCode).send(failure(error.message, error.problems));
+    void reply.code(error.statusCode).send(failure(error.message, error.problems, error.code));
     return;
   }
   const known = error.statusCode === undefined ? undefined : refusals[error.statusCode];

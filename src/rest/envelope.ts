@@ -29,7 +29,12 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
 }
 
 /** The answer to a request that was not carried out. No key is in it: callers give keys as names, and answers are kept. */
-export function failure(message: string, problems: readonly Problem[] = []) {
+export function failure(message: string, problems: readonly Problem[] = [], code?: string) {
   const errors = problems.map((problem) => ({ path: maskKeys(problem.path), message: maskKeys(problem.message) }));
-  return { success: false, message: maskKeys(message), data: errors.length === 0 ? null : { errors } } as const;
+  const data = code === undefined ? { errors } : { code, errors };
+  return {
+    success: false,
+    message: maskKeys(message),
+    data: code === undefined && errors.length === 0 ? null : data,
+  } as const;
 }

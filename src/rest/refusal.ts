@@ -6,6 +6,8 @@ export class Refusal extends Error {
     readonly statusCode: number,
     message: string,
     readonly problems: readonly Problem[] = [],
+    /** Names the kind of refusal for programs; it stays the same from release to release. */
+    readonly code?: string,
   ) {
     super(message);
     this.name = 'Refusal';

@@ -32,6 +32,14 @@ export interface RestOptions {
   readonly logger?: Logger | undefined;
   /** Adds the hook that lets callers in: before routing and before a byte of the body is read. */
   readonly admit: (app: FastifyInstance) => void;
+  /** Null or left out: plain HTTP. */
+  readonly tls?: ServerTls | null;
+}
+
+/** A certificate with its intermediates, and its private key, in PEM. */
+export interface ServerTls {
+  readonly cert: Buffer;
+  readonly key: Buffer;
 }
 
 const bodyLimitBytes = 1024 * 1024;
@@ -42,9 +50,10 @@ const longestId = Number.MAX_SAFE_INTEGER;
 const maxConnections = 10_000;
 
 /** Makes an app without routes, in which every answer is in the envelope and no answer may be cached. */
-export function createRestApp({ logger, admit }: RestOptions): RestApp {
+export function createRestApp({ logger, admit, tls = null }: RestOptions): RestApp {
   const parserErrors = new ParserErrors();
   const app = Fastify({
+    ...(tls === null ? {} : { https: { ...tls, minVersion: 'TLSv1.2' } }),
     bodyLimit: bodyLimitBytes,
     requestTimeout: requestTimeoutMilliseconds,
     routerOptions: { maxParamLength: longestId },

@@ -7,6 +7,7 @@ import type { AssertionVerifier } from './assertion-verifier.js';
 import { customerRoutes } from './customers/routes.js';
 import { servicesDescription } from './description.js';
 import type { FairConnections } from './fair-connections.js';
+import type { BalanceCheck } from './ledger/balance-check.js';
 import { addHealth } from './health.js';
 import { requireIdentity, tenantOf } from './identity.js';
 import { payoutRoutes } from './payouts/routes.js';
@@ -23,6 +24,8 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   readonly hosts?: ReadonlySet<string>;
   /** Null: there is but one. */
   readonly connections: FairConnections | null;
+  /** What is known of the ledger; left out: nothing. */
+  readonly ledger?: Pick<BalanceCheck, 'state' | 'warnings'>;
 }
 
 /** The services, and what they say of themselves. */
@@ -33,7 +36,7 @@ export interface Services {
 
 /** Makes the backing services: transactions, payouts, wallets and customers, behind the gateway. */
 export function createServices(services: ServicesOptions): Services {
-  const { logger, assertions, hosts = new Set<string>(), connections, ...options } = services;
+  const { logger, assertions, hosts = new Set<string>(), connections, ledger, ...options } = services;
   const app = createRestApp({
     logger,
     admit: (app) => {
@@ -45,7 +48,10 @@ export function createServices(services: ServicesOptions): Services {
   const metrics = new ApiMetrics(app, 'services');
   const context = { ...options, running: new Set<string>() };
   for (const addRoutes of [transactionRoutes, payoutRoutes, walletRoutes, customerRoutes]) addRoutes(app, context);
-  addHealth(app, metrics, new WriteProbe(options.database));
+  addHealth(app, metrics, {
+    writes: new WriteProbe(options.database),
+    ledger: ledger ?? { state: null, warnings: [] },
+  });
   app.get('/openapi.json', { config: { isOpen: true } }, () => openApi());
   return { app, openApi };
 }

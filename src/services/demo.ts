@@ -1,10 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import { ulid } from 'ulid';
 import { insertCustomer } from './customers/repository.js';
 import type { Tenant } from './identity.js';
-import { ownerColumns } from './owned-by.js';
+import { moveMoney } from './ledger/move-money.js';
+import { openWallet } from './ledger/open-wallet.js';
 import type { ServicesDatabase } from './services-database.js';
-import { recordTransaction } from './transactions/repository.js';
 import { findDefaultWallet } from './wallets/repository.js';
 
 /** For whom sample records are made, and the moment at which the newest of them is dated. */
@@ -13,6 +12,7 @@ export interface DemoOptions extends Tenant {
 }
 
 const currency = 'NGN';
+const actor = 'dev';
 const millisecondsBetween = 5 * 60 * 60 * 1000;
 
 /** Movements in kobo, oldest first: positive in, negative out. They add up to the balance of the demo wallet. */
@@ -33,28 +33,17 @@ export function seedDemo(database: ServicesDatabase, { now, ...tenant }: DemoOpt
     const existing = await findDefaultWallet(transaction, tenant, currency);
     if (existing !== null) return { walletId: existing.id };
 
-    const walletId = randomUUID();
     const openedAt = now - movements.length * millisecondsBetween;
-    const balance = movements.reduce((sum, movement) => sum + movement, 0);
-    await transaction
-      .insertInto('wallets')
-      .values({ ...ownerColumns(tenant), id: walletId, currency, balance, is_default: 1, created_at: openedAt })
-      .execute();
-    let balanceAfter = 0;
-    for (const [index, movement] of movements.entries()) {
+    const wallet = { id: null, currency, isDefault: true, createdBy: actor, createdAt: openedAt };
+    const { id: walletId } = (await openWallet(transaction, tenant, wallet)).wallet;
+    for (const [index, amount] of movements.entries()) {
+      const type = amount > 0 ? 'credit' : 'debit';
+      const movement = { walletId, type, amount: Math.abs(amount), currency, counterAccount: 'float' } as const;
       const createdAt = openedAt + (index + 1) * millisecondsBetween;
-      balanceAfter += movement;
-      await recordTransaction(transaction, tenant, {
-        walletId,
-        payoutId: null,
-        type: movement > 0 ? 'credit' : 'debit',
-        status: 'successful',
-        amount: Math.abs(movement),
-        currency,
-        reference: ulid(createdAt),
-        balanceAfter,
-        createdAt,
-      });
+      await moveMoney(transaction, tenant, movement, () => ({
+        ...({ payoutId: null, status: 'successful', reason: 'Sample record', actor } as const),
+        ...{ reference: ulid(createdAt), createdAt },
+      }));
     }
     for (const person of people) await insertCustomer(transaction, tenant, person, openedAt);
     return { walletId };

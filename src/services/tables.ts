@@ -17,6 +17,8 @@ interface WalletRow extends OwnedRow {
   balance: number;
   /** 1 or 0: SQLite has no booleans. */
   is_default: number;
+  /** In whose name an operator made it; null for one that is older than the ledger. */
+  created_by: string | null;
 }
 
 interface PayoutRow extends OwnedRow {
@@ -46,8 +48,13 @@ interface TransactionRow extends OwnedRow {
   status: TransactionStatus;
   amount: number;
   currency: string;
+  /** The account on the other side: the operator's float, or money on its way to the bank and at it. */
+  counter_account: Generated<'float' | 'payouts'>;
   reference: string;
   balance_after: number;
+  /** Why, and in whose name, an operator moved the money; null for what a payout moved. */
+  reason: string | null;
+  actor: string | null;
 }
 
 interface CustomerRow extends OwnedRow {

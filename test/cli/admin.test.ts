@@ -527,7 +527,7 @@ t.test('a registry that cannot be asked is told with the reason, and what may ha
     silent.closeAllConnections();
     silent.close();
   });
-  const client = new AdminClient({ registry: new URL(urlOf(silent)), token, timeoutMilliseconds: 50 });
+  const client = new AdminClient({ address: new URL(urlOf(silent)), token, timeoutMilliseconds: 50 });
   await t.rejects(client.ask({ method: 'GET', path: ['merchants'], expects: Type.Unknown() }), {
     message: /it did not answer within 0\.05 seconds\. /,
   });

@@ -219,7 +219,7 @@ t.test('an import that breaks off says how far it came, and goes on when it is m
   });
   t.equal(await stored(), 1700);
 
-  const client = new AdminClient({ registry: new URL(url), token });
+  const client = new AdminClient({ address: new URL(url), token });
   const interruption = new AbortController();
   const interrupted = importLines({
     client,

@@ -148,6 +148,7 @@ export async function addWallet(
         ...owner,
         wallet_id: id,
         payout_id: null,
+        counter_account: 'float',
         type: 'credit',
         status: 'successful',
         amount: balance,

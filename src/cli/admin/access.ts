@@ -1,19 +1,20 @@
 import { loadConfig } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
-import { readToken } from '../../registry/administrator.js';
+import { readToken } from '../../rest/bearer-token.js';
 import type { AdminAccess } from './admin-client.js';
+import type { Peer } from './peer.js';
 
 /** The environment variables of the process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The options by which every administration command finds the registry and is let in. */
+/** The options by which a command finds an API and is let in. */
 export interface AccessOptions {
-  readonly registry?: string;
-  readonly tokenFile?: string;
-  readonly config?: string;
+  readonly address?: string | undefined;
+  readonly tokenFile?: string | undefined;
+  readonly config?: string | undefined;
 }
 
-/** How the command line, not the registry, is wrong; without what was given, which may be a secret. */
+/** How the command line, not the API, is wrong; without what was given, which may be a secret. */
 export class WrongUsage extends Error {}
 
 const tokenForm = /^[A-Za-z0-9._~+/=-]{1,4096}$/;
@@ -24,41 +25,45 @@ const tokenForm = /^[A-Za-z0-9._~+/=-]{1,4096}$/;
  * @throws ConfigError
  * @throws OperatorError for a token file that cannot be read
  */
-export async function accessOf(options: AccessOptions, env: Environment): Promise<AdminAccess> {
+export async function accessOf(options: AccessOptions, env: Environment, peer: Peer): Promise<AdminAccess> {
   const config = loadConfig({ file: options.config, env });
-  const given = options.registry ?? nonEmpty(env.MERCHANT_GATEWAY_REGISTRY) ?? addressIn(config);
-  return { registry: registryUrl(given), token: await tokenOf(options, env, config) };
+  const given = options.address ?? nonEmpty(env[peer.addressVariable]) ?? addressIn(config, peer);
+  return { peer, address: urlIn(given, peer), token: await tokenOf(options, env, config, peer) };
 }
 
-async function tokenOf({ tokenFile }: AccessOptions, env: Environment, config: Config): Promise<string> {
-  if (tokenFile !== undefined) return readToken(tokenFile);
-  const token = nonEmpty(env.MERCHANT_GATEWAY_TOKEN?.trim());
+async function tokenOf({ tokenFile }: AccessOptions, env: Environment, config: Config, peer: Peer): Promise<string> {
+  if (tokenFile !== undefined) return readToken(tokenFile, peer.tokenFile);
+  const token = nonEmpty(env[peer.tokenVariable]?.trim());
   if (token === undefined) {
-    if (config.registry.tokenFile !== null) return readToken(config.registry.tokenFile);
+    const configured = peer.settings(config).tokenFile;
+    if (configured !== null) return readToken(configured, peer.tokenFile);
     throw new WrongUsage(
-      'a token is required: name its file with --token-file or registry.tokenFile of --config, or set MERCHANT_GATEWAY_TOKEN',
+      `a token is required: name its file with ${peer.tokenOption} or ${peer.tokenFile} of --config, or set ${peer.tokenVariable}`,
     );
   }
   if (tokenForm.test(token)) return token;
-  throw new WrongUsage('MERCHANT_GATEWAY_TOKEN must hold one token of letters, digits and . _ ~ + / = -');
+  throw new WrongUsage(`${peer.tokenVariable} must hold one token of letters, digits and . _ ~ + / = -`);
 }
 
-function registryUrl(text: string): URL {
+function urlIn(text: string, peer: Peer): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
   const isPlain = url !== null && url.username + url.password + url.search + url.hash === '';
   if (isPlain && (url.protocol === 'http:' || url.protocol === 'https:')) return url;
+  const example = peer.section === 'registry' ? 'http://127.0.0.1:9443' : 'http://127.0.0.1:7081';
+  const whose = peer.section === 'registry' ? "the registry's address" : "the address of the operators' API";
   throw new WrongUsage(
-    "the registry's address must be an http or https URL without a user, a query and a fragment, such as http://127.0.0.1:9443",
+    `${whose} must be an http or https URL without a user, a query and a fragment, such as ${example}`,
   );
 }
 
 /** An address to listen on that is every address of the machine is asked on its loopback. */
-function addressIn({ registry: { listen } }: Config): string {
+function addressIn(config: Config, peer: Peer): string {
+  const { host: listened, port, certFile = null } = peer.settings(config).listen;
   const loopbacks: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
-  const host = loopbacks[listen.host] ?? listen.host;
-  if (listen.port === 0)
-    throw new WrongUsage('registry.listen.port is 0, any free one: give the address by --registry');
-  return `http://${host.includes(':') ? `[${host}]` : host}:${listen.port}`;
+  const host = loopbacks[listened] ?? listened;
+  if (port === 0)
+    throw new WrongUsage(`${peer.section}.listen.port is 0, any free one: give the address by ${peer.option}`);
+  return `${certFile === null ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 function nonEmpty(text: string | undefined): string | undefined {

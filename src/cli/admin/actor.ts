@@ -1,5 +1,5 @@
 import { userInfo } from 'node:os';
-import { actorForm } from '../../registry/actor.js';
+import { actorForm } from '../../rest/actor.js';
 import { WrongUsage } from './access.js';
 
 /**

@@ -5,6 +5,7 @@ import type { CommandIo } from '../command-io.js';
 import { actorNamed } from './actor.js';
 import { accessOf, WrongUsage, type AccessOptions, type Environment } from './access.js';
 import { AdminClient } from './admin-client.js';
+import { registryPeer } from './peer.js';
 import { printable, printableJson } from './printable.js';
 import { propagationText } from './propagation-text.js';
 
@@ -28,7 +29,12 @@ export interface AdminEdge {
   readonly env: Environment;
 }
 
-type CallOptions = AccessOptions & { readonly actor?: string; readonly json?: true; readonly token?: string | true };
+type CallOptions = Omit<AccessOptions, 'address'> & {
+  readonly registry?: string;
+  readonly actor?: string;
+  readonly json?: true;
+  readonly token?: string | true;
+};
 
 /** Makes a command one of administration: with the options that all of them have, and a client of the registry. */
 export function administer<Options extends object>(
@@ -52,7 +58,10 @@ export function administer<Options extends object>(
       try {
         if (options.token !== undefined) throw new WrongUsage('a token is never an argument: use --token-file');
         const actor = actorNamed(options.actor);
-        const client = new AdminClient({ ...(await accessOf(options, env)), actor });
+        const client = new AdminClient({
+          ...(await accessOf({ ...options, address: options.registry }, env, registryPeer)),
+          actor,
+        });
         await act({ client, options, args: command.args, ...printers(io, options.json === true) });
       } catch (error) {
         if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
@@ -61,7 +70,8 @@ export function administer<Options extends object>(
     });
 }
 
-function printers({ out }: CommandIo, isJson: boolean): Pick<AdminCall<object>, 'show' | 'showChange'> {
+/** What prints, as JSON where that is wanted. */
+export function printers({ out }: CommandIo, isJson: boolean): Pick<AdminCall<object>, 'show' | 'showChange'> {
   const show = (data: unknown, lines: readonly string[]): void => {
     out(isJson ? `${printableJson(data)}\n` : `${lines.map(printable).join('\n')}\n`);
   };

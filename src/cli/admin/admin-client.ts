@@ -2,38 +2,49 @@ import { OperatorError } from '../../config/operator-error.js';
 import { Check, type Static, type TSchema } from '../../typebox/typebox.js';
 import { jsonIn, successIn, type AdminAnswer } from './admin-answer.js';
 import { limitedText } from './limited-text.js';
-import { notARegistry, refused, wrongFilter } from './refused.js';
-import { nextAfter, unreachable } from './unreachable.js';
+import { registryPeer, type Peer } from './peer.js';
+import { notAPeer, refused, wrongFilter } from './refused.js';
+import { nextAfter, unreachable, type Asked } from './unreachable.js';
 
 /** One thing to ask of the admin API. */
 export interface AdminRequest<Schema extends TSchema> {
   readonly method: 'GET' | 'POST' | 'PATCH';
-  /** Below the registry's address; each part is one segment, whatever is in it. */
+  /** Below the address; each part is one segment, whatever is in it. */
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
   /** It may be asked again whatever became of it: it changes nothing, or nothing a second time. */
   readonly isRepeatable?: true;
+  /** What to do where nobody knows whether a change was made; left out: to look. */
+  readonly ifUnclear?: string | undefined;
   /** The form of the answer's `data`. */
   readonly expects: Schema;
 }
 
-/** Where the registry is, and what lets a client in. */
+/** Where an API is, and what lets a client in. */
 export interface AdminAccess {
-  readonly registry: URL;
+  /** Left out: the registry. */
+  readonly peer?: Peer;
+  readonly address: URL;
   readonly token: string;
-  /** In whose name changes are made; null: the registry's own word for whoever has the token. */
+  /** In whose name changes are made; null: the API's own word for whoever has the token. */
   readonly actor?: string | null;
   readonly timeoutMilliseconds?: number;
   readonly maxBytes?: number;
 }
 
-/** A client of the admin API. No failure holds the token. */
+/** A client of the admin API, or of the operators' one. No failure holds the token. */
 export class AdminClient {
   readonly #access: Required<AdminAccess>;
 
   constructor(access: AdminAccess) {
-    this.#access = { actor: null, timeoutMilliseconds: 10_000, maxBytes: 16 * 1024 * 1024, ...access };
+    this.#access = {
+      peer: registryPeer,
+      actor: null,
+      timeoutMilliseconds: 10_000,
+      maxBytes: 16 * 1024 * 1024,
+      ...access,
+    };
   }
 
   /**
@@ -42,28 +53,29 @@ export class AdminClient {
    */
   async ask<Schema extends TSchema>(request: AdminRequest<Schema>): Promise<AdminAnswer<Static<Schema>>> {
     const isChange = request.method !== 'GET' && request.isRepeatable !== true;
-    const address = this.#access.registry.href;
-    const { response, text } = await this.#send(request, isChange);
+    const { peer, address } = this.#access;
+    const asked = { peer, address: address.href, isChange, ifUnclear: request.ifUnclear };
+    const { response, text } = await this.#send(request, asked);
     if (text === null) {
-      const next = isChange ? nextAfter(isChange) : 'Ask for fewer at a time: --per-page.';
-      throw new OperatorError(`The answer of ${address} is longer than ${this.#access.maxBytes} bytes. ${next}`);
+      const next = isChange ? nextAfter(asked) : 'Ask for fewer at a time: --per-page.';
+      throw new OperatorError(`The answer of ${asked.address} is longer than ${this.#access.maxBytes} bytes. ${next}`);
     }
     const body = jsonIn(text);
     if (!response.ok) {
       const wrong = request.method === 'GET' ? wrongFilter(response, body, request.query ?? {}) : null;
       if (wrong !== null) throw wrong;
-      throw refused(address, response, body, isChange);
+      throw refused(asked, response, body);
     }
     const answer = successIn(body);
     if (answer !== null && Check(request.expects, answer.data)) return { ...answer, data: answer.data };
-    throw notARegistry(address, response, isChange);
+    throw notAPeer(asked, response, isChange);
   }
 
-  async #send(request: AdminRequest<TSchema>, isChange: boolean): Promise<{ response: Response; text: string | null }> {
-    const { registry, token, actor, timeoutMilliseconds, maxBytes } = this.#access;
+  async #send(request: AdminRequest<TSchema>, asked: Asked): Promise<{ response: Response; text: string | null }> {
+    const { address, token, actor, timeoutMilliseconds, maxBytes } = this.#access;
     const { method, body } = request;
     try {
-      const response = await fetch(urlOf(registry, request), {
+      const response = await fetch(urlOf(address, request), {
         method,
         headers: {
           authorization: `Bearer ${token}`,
@@ -77,13 +89,13 @@ export class AdminClient {
       });
       return { response, text: await limitedText(response, maxBytes) };
     } catch (error) {
-      throw unreachable(registry.href, error, { isChange, timeoutMilliseconds });
+      throw unreachable(asked, error, timeoutMilliseconds);
     }
   }
 }
 
-function urlOf(registry: URL, { path, query = {} }: AdminRequest<TSchema>): URL {
-  const url = new URL(registry);
+function urlOf(address: URL, { path, query = {} }: AdminRequest<TSchema>): URL {
+  const url = new URL(address);
   url.pathname = [url.pathname.replace(/\/+$/, ''), ...path.map(encodeURIComponent)].join('/');
   for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, value);
   return url;

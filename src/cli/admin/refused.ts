@@ -2,58 +2,72 @@ import { OperatorError } from '../../config/operator-error.js';
 import { Check } from '../../typebox/typebox.js';
 import { WrongUsage } from './access.js';
 import { failureSchema } from './admin-answer.js';
+import { capital, type Peer } from './peer.js';
 import { printable } from './printable.js';
-import { nextAfter } from './unreachable.js';
+import { nextAfter, type Asked } from './unreachable.js';
+
+/** The API itself did not carry something out. */
+export class RefusedByApi extends OperatorError {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
 
 const longestText = 500;
 const mostProblems = 100;
 
 /** What to do about an answer of this status, where its message does not say that already. */
-const advice: Readonly<Record<number, string>> = {
+const advice = ({ name, option, tokenOption, tokenVariable, lists }: Peer): Readonly<Record<number, string>> => ({
   400: 'Check what was given.',
-  401: 'Check the token: --token-file, or MERCHANT_GATEWAY_TOKEN, must hold that of this registry.',
-  404: 'Check the id (merchants list, keys list), and that --registry names a registry of this version.',
+  401: `Check the token: ${tokenOption}, or ${tokenVariable}, must hold that of ${name.replace('the registry', 'this registry')}.`,
+  404: `Check the id (${lists}), and that ${option} names ${name.replace('the registry', 'a registry')} of this version.`,
   503: 'Try again when what it needs is back.',
-};
+});
 
 /** How the API asks for a confirmation, which this command line gives by an option. */
 const confirmationForm = /send "confirm": \["([a-z_]+)"\] too if/;
 
 /** Says why an answer is no success, what to do, and, for a change, whether it may have been made all the same. */
-export function refused(address: string, response: Response, body: unknown, isChange: boolean): OperatorError {
+export function refused(asked: Asked, response: Response, body: unknown): OperatorError {
+  const { peer, address, isChange } = asked;
   const { status } = response;
+  const name = capital(peer.name);
   if (status >= 300 && status < 400) {
     const target = response.headers.get('location');
     const to = target === null ? '' : ` to ${shown(target)}`;
     return new OperatorError(
-      `${address} redirects (status ${status})${to}, which is not followed, so that the token goes nowhere else. Give the registry's own address with --registry.`,
+      `${address} redirects (status ${status})${to}, which is not followed, so that the token goes nowhere else. Give the address of ${peer.name} itself with ${peer.option}.`,
     );
   }
   // The database, or what stands between, may have failed after the change and before the answer.
   const isUnclear = isChange && status >= 500;
-  if (!Check(failureSchema, body)) return notARegistry(address, response, isUnclear);
+  if (!Check(failureSchema, body)) return notAPeer(asked, response, isUnclear);
   const { errors = [] } = body.data ?? {};
   if (errors.length > 0) {
     const count = errors.length === 1 ? '1 problem' : `${errors.length} problems`;
     const told = errors.slice(0, mostProblems).map(({ message }) => `  ${shown(inOptions(message))}`);
-    return new OperatorError([`The registry did not accept this (${count}):`, ...told].join('\n'));
+    return new OperatorError([`${name} did not accept this (${count}):`, ...told].join('\n'));
   }
   const message = shown(body.message).replace(/\.$/, '');
-  const what = status >= 500 ? `The registry failed (status ${status})` : `The registry refused (status ${status})`;
-  const next = isUnclear ? nextAfter(isChange) : advice[status];
-  const why = status >= 500 && status !== 503 ? "The registry's log says why." : '';
-  return new OperatorError([`${what}: ${message}.`, why, next ?? ''].filter((text) => text !== '').join(' '));
+  const what = status >= 500 ? `${name} failed (status ${status})` : `${name} refused (status ${status})`;
+  const next = isUnclear ? nextAfter(asked) : advice(peer)[status];
+  const why = status >= 500 && status !== 503 ? `${capital(peer.log)} says why.` : '';
+  return new RefusedByApi([`${what}: ${message}.`, why, next ?? ''].filter((text) => text !== '').join(' '), status);
 }
 
 /**
- * Says that an answer is not that of a registry.
+ * Says that an answer is not one of the API that was meant.
  * @param isUnclear for a change of which nobody knows whether it was made
  */
-export function notARegistry(address: string, { status, headers }: Response, isUnclear: boolean): OperatorError {
+export function notAPeer(asked: Asked, { status, headers }: Response, isUnclear: boolean): OperatorError {
+  const { peer, address } = asked;
   const type = headers.get('content-type') ?? 'no content type';
-  const what = `${address} did not answer as a registry of this version does (status ${status}, ${shown(type)}).`;
-  const next = isUnclear ? ` ${nextAfter(isUnclear)}` : '';
-  return new OperatorError(`${what} Check --registry, and what stands between.${next}`);
+  const what = `${address} did not answer as ${peer.name.replace('the registry', 'a registry')} of this version does (status ${status}, ${shown(type)}).`;
+  const next = isUnclear ? ` ${nextAfter(asked)}` : '';
+  return new OperatorError(`${what} Check ${peer.option}, and what stands between.${next}`);
 }
 
 /** By which options the parameters of a query are given, where their names differ. */

@@ -57,6 +57,10 @@ export class DataDirectory {
     return this.file('admin-token');
   }
 
+  get operatorsTokenFile(): string {
+    return this.file('operators-token');
+  }
+
   get signingKeyFile(): string {
     return this.file('signing-key.pem');
   }
@@ -81,6 +85,11 @@ export class DataDirectory {
   /** Makes the token of administrators, where there is none yet. */
   async ensureAdminToken(): Promise<void> {
     await this.#writeSecret(this.adminTokenFile);
+  }
+
+  /** Makes the token of the services' operators, where there is none yet. */
+  async ensureOperatorsToken(): Promise<void> {
+    await this.#writeSecret(this.operatorsTokenFile);
   }
 
   /** Makes the secret that seals records, where there is none yet. */

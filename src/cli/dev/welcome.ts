@@ -5,6 +5,10 @@ export interface Welcome {
   readonly plainUrl: string | null;
   readonly managementUrl: string | null;
   readonly servicesUrl: string;
+  /** Null where the configuration turns it off. */
+  readonly operatorsUrl: string | null;
+  readonly operatorsTokenFile: string;
+  readonly environment: string;
   readonly registryUrl: string;
   readonly adminTokenFile: string;
   readonly dataDirectory: string;
@@ -29,6 +33,7 @@ export function welcomeText(welcome: Welcome): string {
     amount: 250_000,
     remarks: 'My first payout',
   };
+  const operators = operatorsText(welcome);
   const curl = `curl -i --cacert ${quote(welcome.certFile)}`;
   const withKey = `${curl} -H ${key === null ? '"x-api-key: $API_KEY"' : quote(`x-api-key: ${key}`)}`;
   return `
@@ -36,7 +41,7 @@ merchant-gateway takes requests. Ctrl-C ends it${welcome.kept ? '' : ' and forge
 
   merchant API   ${baseUrl}${welcome.plainUrl === null ? '' : `\n  plain HTTP     ${welcome.plainUrl}  (answers that requests must use TLS)`}
   management     ${welcome.managementUrl === null ? 'off' : `${welcome.managementUrl}/readyz  /livez  /metrics`}
-  services       ${welcome.servicesUrl}  (behind the gateway)
+  services       ${welcome.servicesUrl}  (behind the gateway)${operators.place}
   admin API      ${welcome.registryUrl}  (token in ${welcome.adminTokenFile})
   access log     ${welcome.accessLog}  (its secret in ${welcome.logSecretFile})
   data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; keep it with --data-dir DIR)'}
@@ -59,8 +64,22 @@ ${curl} ${baseUrl}/transactions
 Administer merchants and keys:
 
 npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-file ${quote(welcome.adminTokenFile)}
-
+${operators.lines}
 `;
+}
+
+/** Where operators are heard, and how they give the demo merchant more money. */
+function operatorsText({ operatorsUrl, operatorsTokenFile, walletId, environment }: Welcome) {
+  if (operatorsUrl === null) return { place: '', lines: '' };
+  const access = `--services ${operatorsUrl} --token-file ${quote(operatorsTokenFile)}`;
+  return {
+    place: `\n  operators' API ${operatorsUrl}  (token in ${operatorsTokenFile})`,
+    lines: `
+Put 1,500.00 NGN into the merchant's wallet:
+
+npx merchant-gateway wallets fund ${walletId} --amount 150000 --currency NGN --environment ${environment} --reason Deposit ${access}
+`,
+  };
 }
 
 /** A word for a POSIX shell. */

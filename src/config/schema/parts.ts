@@ -67,6 +67,24 @@ export const services = section(
       },
       { description: 'Where their data is.' },
     ),
+    operators: section(
+      {
+        listen: section(
+          {
+            ...address('127.0.0.1', 7081),
+            certFile: optionalFile(
+              'PEM file with the certificate, followed by its intermediates. Required beyond the loopback addresses. null: plain HTTP.',
+            ),
+            keyFile: optionalFile("PEM file with the certificate's private key."),
+          },
+          { description: 'Not for the gateway, and not behind it.' },
+        ),
+        tokenFile: optionalFile(
+          "File with the operators' bearer token, of at least 32 characters. null: nobody can make a wallet or move money.",
+        ),
+      },
+      { description: "The operators' API: wallets, and the money in them (merchant-gateway wallets)." },
+    ),
     bank: section(
       {
         delaySeconds: Type.Integer({

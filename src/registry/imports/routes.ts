@@ -1,6 +1,6 @@
 import { success } from '../../rest/envelope.js';
 import { noQuery } from '../../rest/rest-app.js';
-import { actorOf } from '../actor.js';
+import { actorOf } from '../../rest/actor.js';
 import type { ProjectionWait } from '../propagation.js';
 import type { Routes } from '../routes.js';
 import { checkEntries } from './check-entries.js';

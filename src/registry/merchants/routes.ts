@@ -1,7 +1,7 @@
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
-import { actorOf } from '../actor.js';
+import { actorOf } from '../../rest/actor.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
 import { answerChange, type Routes } from '../routes.js';

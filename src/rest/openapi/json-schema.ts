@@ -70,7 +70,10 @@ export const failureSchema = Type.Object(
     message: Type.String(),
     data: Type.Union([
       Type.Null(),
-      Type.Object({ errors: Type.Array(Type.Object({ path: Type.String(), message: Type.String() })) }),
+      Type.Object({
+        code: Type.Optional(Type.String()),
+        errors: Type.Array(Type.Object({ path: Type.String(), message: Type.String() })),
+      }),
     ]),
   },
   { title: 'Failure' },

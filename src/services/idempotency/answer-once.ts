@@ -74,6 +74,6 @@ async function attempt(transaction: ServicesTransaction, create: Create): Promis
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     await sql`rollback to savepoint attempt`.execute(transaction);
-    return { status: error.statusCode, body: failure(error.message, error.problems) };
+    return { status: error.statusCode, body: failure(error.message, error.problems, error.code) };
   }
 }

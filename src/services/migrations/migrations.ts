@@ -1,6 +1,11 @@
 import type { Migrations } from '../../database/migrate.js';
 import { services } from './0001-services.js';
 import { payoutsDue } from './0002-payouts-due.js';
+import { ledger } from './0003-ledger.js';
 
 /** The services' migrations, oldest first. A released one never changes: the next change is a new one. */
-export const migrations: Migrations = { '0001-services': services, '0002-payouts-due': payoutsDue };
+export const migrations: Migrations = {
+  '0001-services': services,
+  '0002-payouts-due': payoutsDue,
+  '0003-ledger': ledger,
+};

@@ -5,11 +5,11 @@ import { DatabaseError } from '../../database/database-error.js';
 import { limitLockWait } from '../../database/limit-lock-wait.js';
 import type { Logger } from '../../rest/answer-errors.js';
 import { joinAdding } from '../creation-order.js';
+import { moveMoney } from '../ledger/move-money.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
-import { endDebits, recordTransaction } from '../transactions/repository.js';
-import { creditWallet } from '../wallets/repository.js';
+import { endDebits } from '../transactions/repository.js';
 import { bankOutcomeOf, type BankOptions } from './simulated-bank.js';
 
 type PayoutRow = Selectable<ServicesTables['payouts']>;
@@ -142,14 +142,12 @@ export function endFailed(database: ServicesDatabase, payout: PayoutRow, reason:
       .executeTakeFirst();
     if (ended === undefined) return;
     await endDebits(transaction, [id], 'reversed');
-    const balanceAfter = await creditWallet(transaction, tenant, walletId, amount);
-    const refund = {
-      type: 'credit',
-      status: 'successful',
-      payoutId: id,
-      reference: ulid(),
-      createdAt: ended.updated_at,
-    } as const;
-    await recordTransaction(transaction, tenant, { ...refund, walletId, amount, currency, balanceAfter });
+    const refund = { type: 'credit', walletId, amount, currency, counterAccount: 'payouts' } as const;
+    const moved = await moveMoney(transaction, tenant, refund, () => ({
+      ...({ payoutId: id, status: 'successful', reason: null, actor: null } as const),
+      ...{ reference: ulid(), createdAt: ended.updated_at },
+    }));
+    // What is under way is kept free in its wallet, so that there is room for it to come back.
+    if (moved === null) throw new Error(`the wallet ${walletId} has no room for a refund`);
   });
 }

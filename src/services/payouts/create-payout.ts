@@ -4,10 +4,9 @@ import { later } from '../../database/database-clock.js';
 import { Refusal } from '../../rest/refusal.js';
 import { joinAdding } from '../creation-order.js';
 import type { Tenant } from '../identity.js';
+import { moveMoney } from '../ledger/move-money.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
-import { recordTransaction } from '../transactions/repository.js';
-import { debitWallet } from '../wallets/repository.js';
 import type { Wallet } from '../wallets/schema.js';
 import { insertPayout } from './repository.js';
 import type { Payout, PayoutDestination } from './schema.js';
@@ -32,14 +31,17 @@ export async function createPayout(
   { wallet, amount, destination }: PayoutOrder,
 ): Promise<Payout> {
   await joinAdding(transaction, tenant);
-  const balanceAfter = await debitWallet(transaction, tenant, wallet.id, amount);
-  if (balanceAfter === null) throw Refusal.invalid([{ path: 'amount', message: 'Insufficient wallet balance' }]);
-
-  const now = clock.now();
-  const movement = { walletId: wallet.id, amount, currency: wallet.currency, reference: ulid() };
-  const times = { createdAt: now, dueAt: later(now, bank.delayMilliseconds) };
-  const payout = await insertPayout(transaction, tenant, { ...movement, ...destination, ...times, id: randomUUID() });
-  const debit = { type: 'debit', status: 'pending', payoutId: payout.id, balanceAfter } as const;
-  await recordTransaction(transaction, tenant, { ...movement, ...debit, createdAt: Date.parse(payout.createdAt) });
-  return payout;
+  const shared = { walletId: wallet.id, amount, currency: wallet.currency };
+  const debit = { ...shared, type: 'debit', counterAccount: 'payouts' } as const;
+  const moved = await moveMoney(transaction, tenant, debit, async () => {
+    const now = clock.now();
+    const named = { ...shared, id: randomUUID(), reference: ulid() };
+    const times = { createdAt: now, dueAt: later(now, bank.delayMilliseconds) };
+    const payout = await insertPayout(transaction, tenant, { ...named, ...destination, ...times });
+    const { id: payoutId, reference } = payout;
+    const createdAt = Date.parse(payout.createdAt);
+    return { payout, payoutId, status: 'pending', reference, createdAt, reason: null, actor: null };
+  });
+  if (moved === null) throw Refusal.invalid([{ path: 'amount', message: 'Insufficient wallet balance' }]);
+  return moved.details.payout;
 }

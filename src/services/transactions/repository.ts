@@ -4,14 +4,11 @@ import { Refusal } from '../../rest/refusal.js';
 import { completeUpTo } from '../creation-order.js';
 import type { Tenant } from '../identity.js';
 import { createdRangeOf } from '../list-query.js';
-import { ownedBy, ownerColumns } from '../owned-by.js';
+import { ownedBy } from '../owned-by.js';
 import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import { findWallet } from '../wallets/repository.js';
 import type { Transaction, TransactionsQuery, TransactionStatus } from './schema.js';
-
-/** A movement to record. */
-export type NewTransaction = Omit<Transaction, 'id' | 'createdAt'> & { readonly createdAt: number };
 
 /**
  * The merchant's transactions that the query names, newest first. Their numbers are given while the wallet is locked, so
@@ -60,29 +57,6 @@ export async function findTransaction(
     .where('id', '=', id)
     .executeTakeFirst();
   return row === undefined ? null : toTransaction(row);
-}
-
-/** Adds a movement to the ledger; belongs in the database transaction that moves the balance. */
-export async function recordTransaction(
-  database: ServicesDatabase,
-  tenant: Tenant,
-  transaction: NewTransaction,
-): Promise<void> {
-  await database
-    .insertInto('transactions')
-    .values({
-      ...ownerColumns(tenant),
-      wallet_id: transaction.walletId,
-      payout_id: transaction.payoutId,
-      type: transaction.type,
-      status: transaction.status,
-      amount: transaction.amount,
-      currency: transaction.currency,
-      reference: transaction.reference,
-      balance_after: transaction.balanceAfter,
-      created_at: transaction.createdAt,
-    })
-    .execute();
 }
 
 /** Says of the debits of payouts what has become of those; belongs in the database transaction that ends the payouts. */

@@ -53,48 +53,6 @@ export async function findDefaultWallet(
   return row === undefined ? null : toWallet(row);
 }
 
-/**
- * Takes money out of a wallet, if there is enough: the condition and the change are one statement, so that nobody can
- * spend in between.
- * @returns the balance after it, or null where there is too little
- */
-export async function debitWallet(
-  database: ServicesDatabase,
-  tenant: Tenant,
-  id: string,
-  amount: number,
-): Promise<number | null> {
-  const row = await database
-    .updateTable('wallets')
-    .set((it) => ({ balance: it('balance', '-', amount) }))
-    .where(ownedBy(tenant))
-    .where('id', '=', id)
-    .where('balance', '>=', amount)
-    .returning('balance')
-    .executeTakeFirst();
-  return row?.balance ?? null;
-}
-
-/**
- * Puts money back into a wallet; belongs in the database transaction that records it.
- * @returns the balance after it
- */
-export async function creditWallet(
-  database: ServicesDatabase,
-  tenant: Tenant,
-  id: string,
-  amount: number,
-): Promise<number> {
-  const { balance } = await database
-    .updateTable('wallets')
-    .set((it) => ({ balance: it('balance', '+', amount) }))
-    .where(ownedBy(tenant))
-    .where('id', '=', id)
-    .returning('balance')
-    .executeTakeFirstOrThrow();
-  return balance;
-}
-
 function toWallet(row: Selectable<ServicesTables['wallets']>): Wallet {
   return {
     id: row.id,

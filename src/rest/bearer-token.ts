@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { OperatorError } from '../config/operator-error.js';
 import { readOperatorFile } from '../config/operator-file.js';
-import { Refusal } from '../rest/refusal.js';
+import { Refusal } from './refusal.js';
 
 const shortestToken = 32;
 const mostTokenBytes = 4096;
@@ -10,13 +10,17 @@ const tokenForm = /^[A-Za-z0-9._~+/=-]+$/;
 const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]+)$/i;
 
 /**
- * Reads the token of administrators from its file; a line end after it is none of it.
+ * Reads the token of those who administer from its file; a line end after it is none of it.
+ * @param option the file's place in the configuration
  * @throws OperatorError
  */
-export async function readToken(file: string | null): Promise<string> {
+export async function readToken(
+  file: string | null,
+  option: 'registry.tokenFile' | 'services.operators.tokenFile',
+): Promise<string> {
   if (file === null) {
     throw new OperatorError(
-      `registry.tokenFile must name a file with a token of at least ${shortestToken} characters, such as \`openssl rand -hex 32\` makes.`,
+      `${option} must name a file with a token of at least ${shortestToken} characters, such as \`openssl rand -hex 32\` makes.`,
     );
   }
   const token = (await readOperatorFile(file, 'The token file', mostTokenBytes)).toString('utf8').trim();

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { Refusal } from '../rest/refusal.js';
+import { Refusal } from './refusal.js';
 
 /** The form of a name in which changes are made. Events keep it for ever, so it is nothing that looks like a key. */
 export const actorForm = /^(?!.*svc_(?:live|test)_)[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}$/i;

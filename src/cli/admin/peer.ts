@@ -1,0 +1,62 @@
+import type { Config } from '../../config/schema.js';
+
+/** An API that administration commands ask: how to find it, and what to call it. */
+export interface Peer {
+  /** As within a sentence. */
+  readonly name: string;
+  /** What to start, and what tells more. */
+  readonly start: string;
+  readonly log: string;
+  readonly option: '--registry' | '--services';
+  readonly tokenOption: '--token-file' | '--registry-token-file';
+  readonly addressVariable: string;
+  readonly tokenVariable: string;
+  /** Where the configuration has its listener and its token. */
+  readonly section: 'registry' | 'services.operators';
+  readonly tokenFile: 'registry.tokenFile' | 'services.operators.tokenFile';
+  /** Commands that show ids. */
+  readonly lists: string;
+  /** What shows whether a change was made. */
+  readonly look: string;
+  readonly settings: (config: Config) => {
+    readonly listen: { readonly host: string; readonly port: number; readonly certFile?: string | null };
+    readonly tokenFile: string | null;
+  };
+}
+
+/** The admin API of the registry. */
+export const registryPeer: Peer = {
+  name: 'the registry',
+  start: 'the registry',
+  log: "the registry's log",
+  option: '--registry',
+  tokenOption: '--token-file',
+  addressVariable: 'MERCHANT_GATEWAY_REGISTRY',
+  tokenVariable: 'MERCHANT_GATEWAY_TOKEN',
+  section: 'registry',
+  tokenFile: 'registry.tokenFile',
+  lists: 'merchants list, keys list',
+  look: 'events list',
+  settings: ({ registry }) => registry,
+};
+
+/** The operators' API of the services. */
+export const operatorsPeer: Peer = {
+  name: "the operators' API",
+  start: 'the services, with services.operators.tokenFile set',
+  log: 'the log of the services',
+  option: '--services',
+  tokenOption: '--token-file',
+  addressVariable: 'MERCHANT_GATEWAY_SERVICES',
+  tokenVariable: 'MERCHANT_GATEWAY_SERVICES_TOKEN',
+  section: 'services.operators',
+  tokenFile: 'services.operators.tokenFile',
+  lists: 'wallets list',
+  look: 'wallets list, wallets entries',
+  settings: ({ services }) => services.operators,
+};
+
+/** A name at the beginning of a sentence. */
+export function capital(text: string): string {
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
+}

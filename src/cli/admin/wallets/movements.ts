@@ -1,0 +1,121 @@
+import type { Command } from 'commander';
+import { ulid } from 'ulid';
+import {
+  accountSchema,
+  entrySchema,
+  movedSchema,
+  referenceForm,
+  type Entry,
+} from '../../../services/operators/schema.js';
+import Type from '../../../typebox/typebox.js';
+import { WrongUsage } from '../access.js';
+import type { AdminEdge } from '../admin-call.js';
+import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from '../arguments.js';
+import { recordLines, tableLines } from '../table.js';
+import { operate } from './operator-call.js';
+import { amountIn, currencyIn, environmentOption, walletIdIn } from './options.js';
+
+interface MovementOptions {
+  readonly amount: number;
+  readonly currency: string;
+  readonly environment: string;
+  readonly reason: string;
+  readonly reference?: string;
+  readonly merchant?: string;
+}
+
+const descriptions = {
+  fund: "put money of the operator's float into a wallet, once for a reference",
+  withdraw: "take money out of a wallet, back into the operator's float, once for a reference",
+};
+
+/** `wallets fund` and `wallets withdraw`. */
+export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' | 'withdraw'): void {
+  const command = wallets.command(`${kind} <id>`).description(descriptions[kind]);
+  command
+    .requiredOption('--amount <number>', 'in minor units: 150000 is 1,500.00 NGN', amountIn)
+    .requiredOption('--currency <code>', 'that of the wallet, such as NGN', currencyIn)
+    .addOption(environmentOption('that of the wallet').makeOptionMandatory())
+    .requiredOption('--reason <text>', 'why, for the ledger')
+    .option(
+      '--reference <text>',
+      'your own name of this movement, such as that of the deposit; or else one is made and printed',
+    )
+    .option('--merchant <id>', 'refuse a wallet of anybody else');
+  operate<MovementOptions>(command, edge, async ({ client, args, options, show }) => {
+    const { amount, currency, environment, reason, merchant } = options;
+    const id = walletIdIn(args[0]);
+    const reference = referenceIn(options.reference) ?? `${kind}-${ulid()}`;
+    const merchantId = merchant === undefined ? undefined : idIn(merchant, 'merchant');
+    // Before anything is sent: whoever is cut off after that has to have it.
+    if (options.reference === undefined)
+      edge.io.err(`Reference ${reference}. If this is cut off, repeat it with --reference ${reference}\n`);
+    const { data } = await client.ask({
+      ...({ method: 'POST', path: ['wallets', id, kind], expects: movedSchema } as const),
+      body: { amount, currency, environment, merchantId, reference, reason },
+      ifUnclear: `The money may have been moved all the same: repeat the command with --reference ${reference}, which moves it once.`,
+    });
+    const { isRepeated, balanceAfter } = data;
+    const done = isRepeated
+      ? `Moved before, under this reference, and not again. The wallet then held ${balanceAfter} (minor units).`
+      : `The wallet holds ${balanceAfter} ${currency} (minor units).`;
+    show(data, [...entryLines(data), done]);
+  });
+}
+
+/** `wallets entries`. */
+export function entriesCommand(wallets: Command, edge: AdminEdge): void {
+  const command = wallets.command('entries <id>').description("list a wallet's entries in the ledger, newest first");
+  operate<PageOptions>(pageOptions(command), edge, async ({ client, args, options, show }) => {
+    const path = ['wallets', walletIdIn(args[0]), 'entries'];
+    const expects = Type.Array(entrySchema);
+    const { data, page } = await client.ask({ method: 'GET', path, query: pageQuery(options), expects });
+    const heading = ['AT', 'FROM', 'TO', 'AMOUNT (MINOR UNITS)', 'BALANCE', 'STATUS', 'REFERENCE', 'ACTOR', 'REASON'];
+    const rows = data.map((one) => [
+      ...[one.createdAt, accountOf(one, one.from), accountOf(one, one.to), `${one.amount} ${one.currency}`],
+      ...[String(one.balanceAfter), one.status, one.reference, one.actor ?? '', one.reason ?? ''],
+    ]);
+    const last = pageLine(rows.length, 'entry', page).replaceAll('entrys', 'entries');
+    show(data, [...(rows.length === 0 ? [] : tableLines(heading, rows)), last]);
+  });
+}
+
+/** `wallets accounts`. */
+export function accountsCommand(wallets: Command, edge: AdminEdge): void {
+  const command = wallets
+    .command('accounts')
+    .description("show the operator's float, what was paid out, and all wallets together: their sum is zero");
+  operate(command, edge, async ({ client, show }) => {
+    const expects = Type.Array(accountSchema);
+    const { data } = await client.ask({ method: 'GET', path: ['accounts'], expects });
+    const rows = data.map(({ environment, currency, account, balance }) => [environment, currency, account, balance]);
+    const heading = ['ENVIRONMENT', 'CURRENCY', 'ACCOUNT', 'BALANCE (MINOR UNITS)'];
+    show(data, rows.length === 0 ? ['No accounts: no money has moved.'] : tableLines(heading, rows));
+  });
+}
+
+function referenceIn(text: string | undefined): string | undefined {
+  if (text === undefined || referenceForm.test(text)) return text;
+  throw new WrongUsage(
+    '--reference must be 1 to 100 letters, digits and . _ : / -, begin with a letter or a digit, and hold no key',
+  );
+}
+
+function accountOf({ walletId }: Entry, account: string): string {
+  return account === walletId ? 'wallet' : account;
+}
+
+function entryLines(entry: Entry): string[] {
+  return recordLines([
+    ['entry', String(entry.id)],
+    ['from', entry.from],
+    ['to', entry.to],
+    ['amount', `${entry.amount} ${entry.currency} (minor units)`],
+    ['environment', entry.environment],
+    ['merchant', entry.merchantId],
+    ['reference', entry.reference],
+    ['reason', entry.reason ?? ''],
+    ['by', entry.actor ?? ''],
+    ['at', entry.createdAt],
+  ]);
+}

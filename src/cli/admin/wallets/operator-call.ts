@@ -1,0 +1,51 @@
+import { Option, type Command } from 'commander';
+import { actorNamed } from '../actor.js';
+import { accessOf, WrongUsage } from '../access.js';
+import { printers, type AdminCall, type AdminEdge } from '../admin-call.js';
+import { AdminClient } from '../admin-client.js';
+import { operatorsPeer } from '../peer.js';
+
+/** One command of operators while it runs. */
+export type OperatorCall<Options> = Omit<AdminCall<Options>, 'showChange'>;
+
+/** The options by which every command of operators finds the services and is let in. */
+export interface OperatorOptions {
+  readonly services?: string;
+  readonly tokenFile?: string;
+  readonly config?: string;
+  readonly actor?: string;
+  readonly json?: true;
+  readonly token?: string | true;
+}
+
+/** Makes a command one of operators: with the options that all of them have, and a client of the services. */
+export function operate<Options extends object>(
+  command: Command,
+  { io, env }: AdminEdge,
+  act: (call: OperatorCall<Options>) => Promise<void>,
+): void {
+  command
+    .option('--services <url>', "address of the operators' API (or MERCHANT_GATEWAY_SERVICES)")
+    .option('--token-file <file>', "file with the operators' token (or MERCHANT_GATEWAY_SERVICES_TOKEN holds it)")
+    .option('--config <file>', 'configuration file, for services.operators')
+    .option('--actor <name>', 'in whose name it is done; or else the user of this system')
+    .option('--json', "print the answer's data as JSON, and nothing else")
+    .addOption(new Option('--token [token]').hideHelp())
+    .addHelpText(
+      'after',
+      '\nAmounts are in minor units, such as kobo or cents. Exit status: 0 done, 1 failed, 2 wrong usage.',
+    )
+    .action(async () => {
+      const options = command.opts<Options & OperatorOptions>();
+      try {
+        if (options.token !== undefined) throw new WrongUsage('a token is never an argument: use --token-file');
+        const actor = actorNamed(options.actor);
+        const access = await accessOf({ ...options, address: options.services }, env, operatorsPeer);
+        const { show } = printers(io, options.json === true);
+        await act({ client: new AdminClient({ ...access, actor }), options, args: command.args, show });
+      } catch (error) {
+        if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
+        throw error;
+      }
+    });
+}

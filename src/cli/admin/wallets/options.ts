@@ -1,0 +1,32 @@
+import { InvalidArgumentError, Option } from 'commander';
+import { uuidForm } from '../../../services/fields.js';
+import { WrongUsage } from '../access.js';
+
+/** The option that names an environment. */
+export function environmentOption(purpose: string): Option {
+  return new Option('--environment <name>', purpose).choices(['live', 'test']);
+}
+
+/** Reads a currency. */
+export function currencyIn(text: string): string {
+  if (/^[A-Z]{3}$/.test(text)) return text;
+  throw new InvalidArgumentError('Expected a code of three capital letters, such as NGN.');
+}
+
+/** Reads an amount in minor units. */
+export function amountIn(text: string): number {
+  const amount = /^[1-9][0-9]*$/.test(text) ? Number(text) : NaN;
+  if (Number.isSafeInteger(amount)) return amount;
+  throw new InvalidArgumentError(
+    `Expected a whole number of minor units from 1 to ${Number.MAX_SAFE_INTEGER}: 150000 is 1,500.00 NGN.`,
+  );
+}
+
+/**
+ * The id of a wallet as it was given. What is something else is not repeated: it may be a key.
+ * @throws WrongUsage
+ */
+export function walletIdIn(text: string | undefined): string {
+  if (text !== undefined && uuidForm.test(text)) return text.toLowerCase();
+  throw new WrongUsage('the id of a wallet is a UUID: see wallets list');
+}

@@ -1,0 +1,111 @@
+import { randomUUID } from 'node:crypto';
+import { Command, Option } from 'commander';
+import { openedWalletSchema, operatorWalletSchema, type OperatorWallet } from '../../../services/operators/schema.js';
+import Type from '../../../typebox/typebox.js';
+import type { CommandIo } from '../../command-io.js';
+import type { Environment } from '../access.js';
+import type { AdminEdge } from '../admin-call.js';
+import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from '../arguments.js';
+import { recordLines, tableLines } from '../table.js';
+import { accountsCommand, entriesCommand, movementCommand } from './movements.js';
+import { operate, type OperatorOptions } from './operator-call.js';
+import { currencyIn, environmentOption, walletIdIn } from './options.js';
+import { requireMerchant, type RegistryOptions } from './require-merchant.js';
+
+interface CreateOptions extends RegistryOptions, OperatorOptions {
+  readonly merchant: string;
+  readonly environment: string;
+  readonly currency: string;
+  readonly additional?: true;
+  readonly id?: string;
+}
+
+interface ListOptions extends PageOptions {
+  readonly merchant?: string;
+  readonly environment?: string;
+  readonly currency?: string;
+}
+
+/** `wallets create`, `list`, `show`, `fund`, `withdraw`, `entries` and `accounts`. */
+export function walletsCommand(io: CommandIo, env: Environment = process.env): Command {
+  const wallets = new Command('wallets').description('create wallets, fund them, and show where the money went');
+  const edge = { io, env };
+  createCommand(wallets, edge);
+  listCommand(wallets, edge);
+  const show = wallets.command('show <id>').description('show one wallet');
+  operate(show, edge, async ({ client, args, show }) => {
+    const path = ['wallets', walletIdIn(args[0])];
+    const { data } = await client.ask({ method: 'GET', path, expects: operatorWalletSchema });
+    show(data, walletLines(data));
+  });
+  movementCommand(wallets, edge, 'fund');
+  movementCommand(wallets, edge, 'withdraw');
+  entriesCommand(wallets, edge);
+  accountsCommand(wallets, edge);
+  return wallets;
+}
+
+function createCommand(wallets: Command, edge: AdminEdge): void {
+  const create = wallets
+    .command('create')
+    .description('create an empty wallet: the default one of the merchant in the currency; safe to repeat')
+    .requiredOption('--merchant <id>', 'whose wallet')
+    .addOption(environmentOption('where it is').makeOptionMandatory())
+    .requiredOption('--currency <code>', 'such as NGN', currencyIn)
+    .option('--additional', 'a further wallet beside the default one')
+    .addOption(new Option('--id <id>', 'of the additional wallet: repeat it with the one that was printed'))
+    .option('--registry <url>', 'where the merchant is looked up (or MERCHANT_GATEWAY_REGISTRY)')
+    .option('--registry-token-file <file>', "file with the administrators' token (or MERCHANT_GATEWAY_TOKEN holds it)")
+    .option('--no-registry-check', 'do not look the merchant up: where the registry cannot be reached from here');
+  operate<CreateOptions>(create, edge, async ({ client, options, show }) => {
+    const { environment, currency, additional } = options;
+    const merchantId = idIn(options.merchant, 'merchant');
+    const id = additional === true ? walletIdIn(options.id ?? randomUUID()) : undefined;
+    await requireMerchant(merchantId, options, edge.env);
+    if (id !== undefined && options.id === undefined)
+      edge.io.err(`The wallet gets the id ${id}. If this is cut off, repeat it with --id ${id}\n`);
+    const { data } = await client.ask({
+      ...({ method: 'POST', path: ['wallets'], expects: openedWalletSchema } as const),
+      body: { merchantId, environment, currency, ...(id === undefined ? {} : { isDefault: false, id }) },
+      ifUnclear:
+        id === undefined
+          ? 'The wallet may have been created all the same: repeat the command, which creates it once.'
+          : `The wallet may have been created all the same: repeat the command with --id ${id}, which creates it once.`,
+    });
+    show(data, [...walletLines(data), ...(data.isRepeated ? ['The wallet was there already.'] : [])]);
+  });
+}
+
+function listCommand(wallets: Command, edge: AdminEdge): void {
+  const list = wallets.command('list').description('list wallets, newest first');
+  list
+    .option('--merchant <id>', 'those of this merchant')
+    .addOption(environmentOption('those of this one'))
+    .option('--currency <code>', 'those in this currency', currencyIn);
+  operate<ListOptions>(pageOptions(list), edge, async ({ client, options, show }) => {
+    const { merchant, environment, currency } = options;
+    const merchantId = merchant === undefined ? undefined : idIn(merchant, 'merchant');
+    const query = { ...pageQuery(options), merchantId, environment, currency };
+    const expects = Type.Array(operatorWalletSchema);
+    const { data, page } = await client.ask({ method: 'GET', path: ['wallets'], query, expects });
+    const rows = data.map((one) => [
+      ...[one.id, one.merchantId, one.environment, one.currency, String(one.balance)],
+      one.isDefault ? 'yes' : 'no',
+    ]);
+    const heading = ['WALLET', 'MERCHANT', 'ENVIRONMENT', 'CURRENCY', 'BALANCE (MINOR UNITS)', 'DEFAULT'];
+    show(data, [...(rows.length === 0 ? [] : tableLines(heading, rows)), pageLine(rows.length, 'wallet', page)]);
+  });
+}
+
+function walletLines(wallet: OperatorWallet): string[] {
+  return recordLines([
+    ['wallet', wallet.id],
+    ['merchant', wallet.merchantId],
+    ['environment', wallet.environment],
+    ['currency', wallet.currency],
+    ['balance', `${wallet.balance} (minor units)`],
+    ['default', wallet.isDefault ? 'yes' : 'no'],
+    ['created', wallet.createdAt],
+    ['created by', wallet.createdBy ?? 'unknown'],
+  ]);
+}

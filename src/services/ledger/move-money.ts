@@ -1,0 +1,95 @@
+import type { Selectable } from '../../database/kysely.js';
+import type { Moment } from '../../database/database-clock.js';
+import type { Tenant } from '../identity.js';
+import { ownedBy, ownerColumns } from '../owned-by.js';
+import type { ServicesDatabase } from '../services-database.js';
+import type { ServicesTables } from '../tables.js';
+
+/** An account that is no wallet, of an environment and a currency. */
+type CounterAccount = EntryRow['counter_account'];
+
+/** One row of the ledger, as it is stored. */
+export type EntryRow = Selectable<ServicesTables['transactions']>;
+
+/** Money that moves between a wallet and another account. */
+export interface Movement {
+  readonly walletId: string;
+  /** `credit` puts money into the wallet, `debit` takes it out. */
+  readonly type: EntryRow['type'];
+  /** In minor units, a positive safe integer. */
+  readonly amount: number;
+  readonly currency: string;
+  readonly counterAccount: CounterAccount;
+}
+
+/** What else the ledger keeps of a movement. */
+export interface EntryDetails {
+  readonly payoutId: string | null;
+  readonly status: EntryRow['status'];
+  /** No other entry has it. */
+  readonly reference: string;
+  /** Milliseconds since 1970. */
+  readonly createdAt: number | Moment;
+  /** Why, and in whose name, an operator moved it; null for what a payout moved. */
+  readonly reason: string | null;
+  readonly actor: string | null;
+}
+
+/**
+ * Moves money and records it: the only way to change a balance. The entry names both accounts, so that the sum over all accounts
+ * stays zero. Belongs in a database transaction, so that both happen or neither.
+ * @param detailsOf asked for them when the wallet is locked and has changed: what has to be there before the entry is made here
+ * @returns the entry and its details, or null where the wallet has too little for a debit or no room for a credit
+ */
+export async function moveMoney<Details extends EntryDetails>(
+  transaction: ServicesDatabase,
+  tenant: Tenant,
+  movement: Movement,
+  detailsOf: () => Details | Promise<Details>,
+): Promise<{ readonly entry: EntryRow; readonly details: Details } | null> {
+  const balanceAfter = await changeBalance(transaction, tenant, movement);
+  if (balanceAfter === null) return null;
+  const details = await detailsOf();
+  const { payoutId, status, reference, createdAt, reason, actor } = details;
+  const entry = await transaction
+    .insertInto('transactions')
+    .values({
+      ...ownerColumns(tenant),
+      wallet_id: movement.walletId,
+      payout_id: payoutId,
+      type: movement.type,
+      status,
+      amount: movement.amount,
+      currency: movement.currency,
+      counter_account: movement.counterAccount,
+      reference,
+      balance_after: balanceAfter,
+      reason,
+      actor,
+      created_at: createdAt,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+  return { entry, details };
+}
+
+/** The condition and the change are one statement, so that nobody can spend in between. Locks the wallet. */
+async function changeBalance(
+  transaction: ServicesDatabase,
+  tenant: Tenant,
+  { walletId, type, amount }: Movement,
+): Promise<number | null> {
+  const sign = type === 'debit' ? '-' : '+';
+  const wanted = transaction
+    .updateTable('wallets')
+    .set((it) => ({ balance: it('balance', sign, amount) }))
+    .where(ownedBy(tenant))
+    .where('id', '=', walletId)
+    .returning('balance');
+  const possible =
+    type === 'debit'
+      ? wanted.where('balance', '>=', amount)
+      : wanted.where('balance', '<=', Number.MAX_SAFE_INTEGER - amount);
+  const row = await possible.executeTakeFirst();
+  return row?.balance ?? null;
+}

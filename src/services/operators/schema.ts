@@ -1,0 +1,120 @@
+import { line } from '../../rest/line.js';
+import { withPurpose } from '../../rest/openapi/json-schema.js';
+import { pagingQuery } from '../../rest/paging.js';
+import Type, { type Static } from '../../typebox/typebox.js';
+import { amount, currency, id, moment, textOrNull, uuid } from '../fields.js';
+
+const environment = Type.Enum(['live', 'test'], { type: 'string', description: 'one of live, test' });
+const merchantId = Type.String({
+  pattern: /^[A-Za-z0-9_-]{1,64}$/,
+  description: 'the id of a merchant: 1 to 64 letters, digits, - and _',
+  examples: ['m_01JH3Z7Q4X'],
+});
+
+/** The form of an operator's own reference of a movement. */
+export const referenceForm = /^(?!.*svc_(?:live|test)_)[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$/;
+
+/** The body of a request for a wallet. */
+export const newWalletBody = Type.Object({
+  merchantId,
+  environment,
+  currency,
+  isDefault: Type.Optional(
+    Type.Boolean({ description: 'true or false; without it true: the wallet that pays where none is named' }),
+  ),
+  id: Type.Optional(uuid),
+});
+
+/** The body of a movement. What the wallet is has to be said again, so that a wrong id moves nothing. */
+export const movementBody = Type.Object({
+  amount,
+  currency,
+  environment,
+  merchantId: Type.Optional(merchantId),
+  reference: Type.String({
+    pattern: referenceForm,
+    description:
+      'a text of 1 to 100 letters, digits and . _ : / -, which begins with a letter or a digit and holds no key',
+    examples: ['deposit-2026-0042'],
+  }),
+  reason: line(200, 'Deposit of 2026-01-31'),
+});
+
+/** The query of the list of wallets. */
+export const operatorWalletsQuery = Type.Object({
+  ...pagingQuery.properties,
+  merchantId: Type.Optional(withPurpose(merchantId, 'Only wallets of this merchant')),
+  environment: Type.Optional(withPurpose(environment, 'Only wallets of this environment')),
+  currency: Type.Optional(withPurpose(currency, 'Only wallets in this currency')),
+});
+
+/** A wallet, as operators see it. Its balance is in minor units. */
+export const operatorWalletSchema = Type.Object(
+  {
+    id,
+    merchantId,
+    environment,
+    currency,
+    balance: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    isDefault: Type.Boolean(),
+    /** In whose name it was made; null where that is not known. */
+    createdBy: textOrNull,
+    createdAt: moment,
+  },
+  { title: 'OperatorWallet' },
+);
+
+/** A wallet, as operators see it. */
+export type OperatorWallet = Readonly<Static<typeof operatorWalletSchema>>;
+
+/** What a request for a wallet is answered with. */
+export const openedWalletSchema = Type.Object(
+  { ...operatorWalletSchema.properties, isRepeated: Type.Boolean() },
+  { title: 'OpenedWallet' },
+);
+
+const account = Type.String({ description: 'float, payouts, or the id of a wallet' });
+
+/** One row of the ledger: an amount that went from one account to another. */
+export const entrySchema = Type.Object(
+  {
+    id: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    from: account,
+    to: account,
+    amount,
+    currency,
+    environment,
+    merchantId,
+    walletId: id,
+    status: Type.Enum(['pending', 'successful', 'reversed'], { type: 'string' }),
+    reference: Type.String(),
+    reason: textOrNull,
+    /** In whose name an operator moved it; null for what a payout moved. */
+    actor: textOrNull,
+    payoutId: Type.Union([id, Type.Null()]),
+    /** What the wallet held after it. */
+    balanceAfter: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    createdAt: moment,
+  },
+  { title: 'Entry' },
+);
+
+/** One row of the ledger. */
+export type Entry = Readonly<Static<typeof entrySchema>>;
+
+/** What a movement is answered with. */
+export const movedSchema = Type.Object(
+  { ...entrySchema.properties, isRepeated: Type.Boolean() },
+  { title: 'MovedEntry' },
+);
+
+/** What an account holds; those of an environment and a currency add up to zero. */
+export const accountSchema = Type.Object(
+  {
+    environment,
+    currency,
+    account: Type.Enum(['float', 'payouts', 'wallets'], { type: 'string' }),
+    balance: Type.String({ pattern: /^(?:0|-?[1-9][0-9]*)$/ }),
+  },
+  { title: 'Account' },
+);

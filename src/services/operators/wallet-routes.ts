@@ -1,0 +1,132 @@
+import { actorOf } from '../../rest/actor.js';
+import { success, successPage } from '../../rest/envelope.js';
+import { pagingOf, rangeOf } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
+import { idParams, noQuery, type RestApp } from '../../rest/rest-app.js';
+import { uuidForm } from '../fields.js';
+import type { Environment } from '../identity.js';
+import { openWallet, type WalletRow } from '../ledger/open-wallet.js';
+import type { RouteContext } from '../routes.js';
+import type { ServicesDatabase } from '../services-database.js';
+import {
+  newWalletBody,
+  openedWalletSchema,
+  operatorWalletSchema,
+  operatorWalletsQuery,
+  type OperatorWallet,
+} from './schema.js';
+
+/** What the routes of operators work with. */
+export type OperatorContext = Pick<RouteContext, 'database' | 'clock'>;
+
+/** Adds the routes about wallets. */
+export function walletRoutes(app: RestApp, { database, clock }: OperatorContext): void {
+  app.post(
+    '/wallets',
+    {
+      schema: { body: newWalletBody, querystring: noQuery },
+      config: {
+        operation: {
+          summary: 'Make an empty wallet; the same request again has the same wallet as its answer',
+          status: 201,
+          data: openedWalletSchema,
+        },
+      },
+    },
+    async (request, reply) => {
+      const { merchantId, environment, currency, isDefault = true, id: givenId } = request.body;
+      if (!isDefault && givenId === undefined) throw idMissing();
+      const id = givenId?.toLowerCase() ?? null;
+      const tenant = { merchantId, environment };
+      const wanted = { id, currency, isDefault, createdBy: actorOf(request), createdAt: clock.now() };
+      const { wallet, existed } = await database
+        .transaction()
+        .execute((transaction) => openWallet(transaction, tenant, wanted));
+      if (existed) requireSame(wallet, { ...tenant, id, currency });
+      reply.code(existed ? 200 : 201);
+      const message = existed ? 'The wallet was there already' : 'Wallet created';
+      return success(message, { ...toWallet(wallet), isRepeated: existed });
+    },
+  );
+
+  app.get(
+    '/wallets',
+    {
+      schema: { querystring: operatorWalletsQuery },
+      config: { operation: { summary: 'Wallets, newest first', page: operatorWalletSchema } },
+    },
+    async (request) => {
+      const { merchantId, environment, currency } = request.query;
+      let wanted = database.selectFrom('wallets');
+      if (merchantId !== undefined) wanted = wanted.where('merchant_id', '=', merchantId);
+      if (environment !== undefined) wanted = wanted.where('environment', '=', environment);
+      if (currency !== undefined) wanted = wanted.where('currency', '=', currency);
+      const paging = pagingOf(request.query);
+      const { offset, limit } = rangeOf(paging);
+      const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+      const rows = await wanted.selectAll().orderBy('sequence', 'desc').offset(offset).limit(limit).execute();
+      return successPage('Wallets retrieved', { items: rows.map(toWallet), totalRecords: total }, paging);
+    },
+  );
+
+  app.get(
+    '/wallets/:id',
+    {
+      schema: { params: idParams, querystring: noQuery },
+      config: { operation: { summary: 'One wallet', data: operatorWalletSchema } },
+    },
+    async (request) => success('Wallet retrieved', toWallet(await walletOf(database, request.params.id))),
+  );
+}
+
+/**
+ * The wallet that a path names.
+ * @throws Refusal
+ */
+export async function walletOf(database: ServicesDatabase, id: string): Promise<WalletRow> {
+  const wanted = database.selectFrom('wallets').selectAll().where('id', '=', id.toLowerCase());
+  // What cannot be an id is answered like one that nobody has.
+  const row = uuidForm.test(id) ? await wanted.executeTakeFirst() : undefined;
+  if (row === undefined) throw new Refusal(404, 'Wallet not found', [], 'wallet_not_found');
+  return row;
+}
+
+function idMissing(): Refusal {
+  const message = 'id is required where isDefault is false, so that the request can be sent again';
+  return new Refusal(422, message, [{ path: 'id', message }], 'validation_failed');
+}
+
+interface Wanted {
+  readonly id: string | null;
+  readonly merchantId: string;
+  readonly environment: Environment;
+  readonly currency: string;
+}
+
+/** A wallet that is there is only the answer where it is the one that was asked for. */
+function requireSame(wallet: WalletRow, { id, merchantId, environment, currency }: Wanted): void {
+  const isSame =
+    (id === null || wallet.id === id) &&
+    wallet.merchant_id === merchantId &&
+    wallet.environment === environment &&
+    wallet.currency === currency;
+  if (isSame) return;
+  const message =
+    wallet.id === id
+      ? `The id ${wallet.id} is that of another wallet: choose another id`
+      : `The default wallet of the merchant in ${currency} is there already, as ${wallet.id}: for another one, isDefault has to be false`;
+  throw new Refusal(409, message, [], 'wallet_exists');
+}
+
+function toWallet(row: WalletRow): OperatorWallet {
+  return {
+    id: row.id,
+    merchantId: row.merchant_id,
+    environment: row.environment,
+    currency: row.currency,
+    balance: row.balance,
+    isDefault: row.is_default === 1,
+    createdBy: row.created_by,
+    createdAt: new Date(row.created_at).toISOString(),
+  };
+}

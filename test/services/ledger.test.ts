@@ -1,0 +1,263 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import t from 'tap';
+import { sql } from '../../src/database/kysely.js';
+import { listAccounts } from '../../src/services/ledger/accounts.js';
+import type { Tenant } from '../../src/services/identity.js';
+import type { ServicesDatabase } from '../../src/services/services-database.js';
+import { agreed, operatorsOf } from './operators-fixture.js';
+import {
+  addWallet,
+  balanceOf,
+  bankPayout,
+  ledgerSum,
+  merchantA,
+  onEachServices,
+  startOfTest,
+} from './services-fixture.js';
+
+/** A repeatable sequence of numbers from 0 to below 1 (mulberry32). */
+function randomFrom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** What each account holds, such as `live NGN float`. */
+async function accountsOf(database: ServicesDatabase): Promise<Record<string, number>> {
+  const accounts = await listAccounts(database);
+  return Object.fromEntries(
+    accounts.map(({ environment, currency, account, balance }) => [
+      `${environment} ${currency} ${account}`,
+      Number(balance),
+    ]),
+  );
+}
+
+interface ModelWallet {
+  readonly id: string;
+  readonly tenant: Tenant;
+  readonly currency: string;
+  balance: number;
+}
+
+onEachServices(
+  'random operations leave every balance equal to its entries, and all accounts at zero',
+  async (t, services) => {
+    const { call, database, pass } = services;
+    const { open, move, check } = operatorsOf(t, services);
+    const seed = Number(process.env.LEDGER_SEED ?? Math.floor(Math.random() * 2 ** 31));
+    t.comment(`LEDGER_SEED=${seed}`);
+    const random = randomFrom(seed);
+    const below = (limit: number): number => Math.floor(random() * limit);
+    const wallets: ModelWallet[] = [];
+    const used: {
+      wallet: ModelWallet;
+      kind: 'fund' | 'withdraw';
+      amount: number;
+      reference: string;
+      balanceAfter: number;
+    }[] = [];
+    const expected = { float: 0, payouts: 0 };
+    /** Refunds that have not yet come back. */
+    let failing: { wallet: ModelWallet; amount: number }[] = [];
+
+    const openOne = async (): Promise<void> => {
+      const environment = below(4) === 0 ? 'test' : 'live';
+      const tenant = { merchantId: `m_${below(3)}`, environment } as const;
+      const currency = below(3) === 0 ? 'KES' : 'NGN';
+      const id = await open(tenant.merchantId, { environment, currency });
+      if (wallets.every((one) => one.id !== id)) wallets.push({ id, tenant, currency, balance: 0 });
+    };
+    const moveSome = async (wallet: ModelWallet, kind: 'fund' | 'withdraw'): Promise<void> => {
+      const amount = 1 + below(1000);
+      const reference = `r-${used.length}-${below(1e9)}`;
+      const more = { currency: wallet.currency, environment: wallet.tenant.environment, reference };
+      const { status, code, data } = await move(kind, wallet.id, amount, more);
+      if (kind === 'withdraw' && amount > wallet.balance) {
+        t.equal(code, 'insufficient_balance');
+        return;
+      }
+      const change = kind === 'fund' ? amount : -amount;
+      wallet.balance += change;
+      expected.float -= change;
+      if (status !== 201 || data.balanceAfter !== wallet.balance) t.fail(`${kind}: ${status}`);
+      used.push({ wallet, kind, amount, reference, balanceAfter: data.balanceAfter });
+    };
+    const repeatOne = async (): Promise<void> => {
+      const one = used[below(used.length)];
+      if (one === undefined) return;
+      const { wallet, kind, amount, reference, balanceAfter } = one;
+      const more = { currency: wallet.currency, environment: wallet.tenant.environment, reference };
+      const again = await move(kind, wallet.id, amount, more);
+      if (again.status !== 200 || again.data.balanceAfter !== balanceAfter) t.fail('a repeat has another result');
+    };
+    const payOne = async (wallet: ModelWallet): Promise<void> => {
+      const amount = 1 + below(800);
+      const fails = below(3) === 0;
+      const account = fails ? { destinationAccountNumber: '0000000000' } : {};
+      const { status } = await call(wallet.tenant, 'POST', '/dev/payouts', {
+        body: bankPayout(wallet.id, { amount, ...account }),
+      });
+      if (amount > wallet.balance) {
+        t.equal(status, 422);
+        return;
+      }
+      if (status !== 201) t.fail(`payout: ${status}`);
+      wallet.balance -= amount;
+      expected.payouts += amount;
+      if (fails) failing.push({ wallet, amount });
+    };
+    const passTime = async (): Promise<void> => {
+      await pass(200_000);
+      await pass(200_000);
+      for (const { wallet, amount } of failing) {
+        wallet.balance += amount;
+        expected.payouts -= amount;
+      }
+      failing = [];
+    };
+
+    for (let step = 0; step < 300; step += 1) {
+      const wallet = wallets[below(wallets.length)];
+      const kind = below(12);
+      if (wallet === undefined || kind === 0) await openOne();
+      else if (kind < 5) await moveSome(wallet, 'fund');
+      else if (kind < 7) await moveSome(wallet, 'withdraw');
+      else if (kind < 10) await payOne(wallet);
+      else if (kind === 10) await repeatOne();
+      else await passTime();
+    }
+    t.ok(used.length > 50 && wallets.length > 3, 'enough has happened');
+    for (const { id, balance } of wallets) {
+      t.equal(await balanceOf(database, id), balance);
+      t.equal(await ledgerSum(database, id), balance);
+    }
+    t.same(await check(), agreed);
+    const accounts = await accountsOf(database);
+    const sumOf = (account: string): number =>
+      Object.entries(accounts).reduce((sum, [name, balance]) => sum + (name.endsWith(` ${account}`) ? balance : 0), 0);
+    t.equal(sumOf('float'), expected.float);
+    t.equal(sumOf('payouts'), expected.payouts);
+  },
+);
+
+onEachServices(
+  'an entry names the account that its money came from, and the one that it went to',
+  async (t, services) => {
+    const { call, database, pass } = services;
+    const { open, move, operate } = operatorsOf(t, services);
+    const walletId = await open('merchant_a');
+    await move('fund', walletId, 1000, { reference: 'in', reason: 'Deposit' });
+    await move('withdraw', walletId, 100, { reference: 'out' });
+    await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { amount: 200 }) });
+    const lost = bankPayout(walletId, { amount: 50, destinationAccountNumber: '0000000000' });
+    await call(merchantA, 'POST', '/dev/payouts', { body: lost });
+    await pass(200_000);
+    await pass(200_000);
+    const { body } = await operate('GET', `/wallets/${walletId}/entries`);
+    t.match(body.data, [
+      { from: 'payouts', to: walletId, amount: 50, status: 'successful', reason: null, actor: null, balanceAfter: 700 },
+      { from: walletId, to: 'payouts', amount: 50, status: 'reversed', balanceAfter: 650 },
+      { from: walletId, to: 'payouts', amount: 200, status: 'successful', balanceAfter: 700 },
+      { from: walletId, to: 'float', amount: 100, reference: 'out', balanceAfter: 900 },
+      {
+        from: 'float',
+        to: walletId,
+        amount: 1000,
+        reference: 'in',
+        reason: 'Deposit',
+        actor: 'admin',
+        balanceAfter: 1000,
+      },
+    ]);
+    t.same(await accountsOf(database), { 'live NGN float': -900, 'live NGN payouts': 200, 'live NGN wallets': 700 });
+    const listed = (await operate('GET', '/accounts')).body.data as { account: string; balance: string }[];
+    t.same(
+      listed.map(({ account, balance }) => [account, balance]),
+      [
+        ['float', '-900'],
+        ['payouts', '200'],
+        ['wallets', '700'],
+      ],
+    );
+  },
+);
+
+onEachServices(
+  'the check names wallets whose balance is not the sum of their entries, and changes nothing',
+  async (t, services) => {
+    const { database, logged } = services;
+    const { open, move, check } = operatorsOf(t, services);
+    const walletId = await open('merchant_a');
+    const other = await open('merchant_b');
+    await move('fund', walletId, 1000);
+    await move('fund', other, 1000);
+    t.same(await check(), agreed);
+    t.same(logged, []);
+
+    await sql`update wallets set balance = balance + 1 where id = ${walletId}`.execute(database);
+    t.match(await check(), {
+      ...{ mismatchedWallets: 1, unbalancedCurrencies: 1 },
+      warnings: { length: 2 },
+    });
+    t.match(logged, [{ details: { wallets: [walletId], mismatchedWallets: 1, currencies: ['live NGN'] } }]);
+    t.notMatch(JSON.stringify(logged), /100[01]/, 'amounts are not told');
+    t.equal(await balanceOf(database, walletId), 1001, 'nothing is put right');
+
+    // Two that cancel out are seen by their wallets, not by the sum.
+    await sql`update wallets set balance = balance - 1 where id = ${other}`.execute(database);
+    t.match(await check(), { mismatchedWallets: 2, unbalancedCurrencies: 0 });
+    t.match(logged.at(-1)?.details, { wallets: [walletId, other] });
+  },
+);
+
+onEachServices(
+  'an entry in another currency than its wallet is seen by the sum of the accounts',
+  async (t, services) => {
+    const { database } = services;
+    const { open, move, check } = operatorsOf(t, services);
+    const walletId = await open('merchant_a');
+    await move('fund', walletId, 1000);
+    await sql`update transactions set currency = 'KES'`.execute(database);
+    t.match(await check(), { mismatchedWallets: 0, unbalancedCurrencies: 2 });
+  },
+);
+
+onEachServices('what the former release adds beside this one counts as a payout', async (t, { database }) => {
+  const walletId = await addWallet(database, merchantA, { balance: 100 });
+  await sql`update wallets set balance = 60 where id = ${walletId}`.execute(database);
+  // As the former release writes it, without the columns that it does not know.
+  await sql`insert into transactions
+    (merchant_id, environment, created_at, wallet_id, type, status, amount, currency, reference, balance_after)
+    values ('merchant_a', 'live', ${startOfTest}, ${walletId}, 'debit', 'pending', 40, 'NGN', 'former', 60)`.execute(
+    database,
+  );
+  t.same(await accountsOf(database), { 'live NGN float': -100, 'live NGN payouts': 40, 'live NGN wallets': 60 });
+});
+
+t.test('nothing but the ledger writes a balance, a wallet or an entry', (t) => {
+  const files = readdirSync('src', { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
+    .map((entry) => `${entry.parentPath}/${entry.name}`);
+  const writes = [
+    /\b(?:insertInto|replaceInto|mergeInto)\(\s*'(?:wallets|transactions)'/,
+    /\bupdateTable\(\s*'wallets'/,
+    /\bdeleteFrom\(\s*'(?:wallets|transactions)'/,
+    /\b(?:insert into|delete from|truncate)\s+(?:wallets|transactions)\b|\bupdate wallets\b/i,
+  ];
+  const writers = files.filter((file) => {
+    const text = readFileSync(file, 'utf8');
+    return writes.some((write) => write.test(text));
+  });
+  t.same(writers.toSorted(), ['src/services/ledger/move-money.ts', 'src/services/ledger/open-wallet.ts']);
+  // Of an entry nothing changes but what has become of its payout.
+  const changers = files.filter((file) =>
+    /\bupdateTable\(\s*'transactions'|\bupdate transactions\b/i.test(readFileSync(file, 'utf8')),
+  );
+  t.same(changers.toSorted(), ['src/services/migrations/0003-ledger.ts', 'src/services/transactions/repository.ts']);
+  t.end();
+});

@@ -1,0 +1,187 @@
+import { randomUUID } from 'node:crypto';
+import { agreed, operatorsOf } from './operators-fixture.js';
+import { balanceOf, bankPayout, ledgerSum, merchantA, onEachServices } from './services-fixture.js';
+
+const largest = Number.MAX_SAFE_INTEGER;
+
+onEachServices(
+  'a wallet is made once, however often it is asked for, and the first one is the default',
+  async (t, services) => {
+    const { operate } = operatorsOf(t, services);
+    const body = { merchantId: 'merchant_a', environment: 'live', currency: 'NGN' };
+    const created = await operate('POST', '/wallets', body, { 'x-actor': 'ada' });
+    t.equal(created.status, 201);
+    t.match(created.body.data, { ...body, balance: 0, isDefault: true, createdBy: 'ada', isRepeated: false });
+    const again = await operate('POST', '/wallets', body, { 'x-actor': 'bob' });
+    t.equal(again.status, 200);
+    t.same(again.body.data, { ...(created.body.data as object), isRepeated: true });
+
+    const id = randomUUID();
+    const additional = { ...body, isDefault: false, id };
+    const second = await operate('POST', '/wallets', additional);
+    t.equal(second.status, 201);
+    t.match(second.body.data, { id, isDefault: false });
+    t.match(await operate('POST', '/wallets', additional), { status: 200, body: { data: { id, isRepeated: true } } });
+    t.match(await operate('POST', '/wallets', { ...additional, currency: 'KES' }), {
+      status: 409,
+      body: { data: { code: 'wallet_exists' } },
+    });
+    t.match(await operate('POST', '/wallets', { ...body, id: randomUUID() }), {
+      status: 409,
+      body: { data: { code: 'wallet_exists' } },
+    });
+    t.match(await operate('POST', '/wallets', { ...body, isDefault: false }), {
+      status: 422,
+      body: { data: { errors: [{ path: 'id' }] } },
+    });
+    t.match(await operate('POST', '/wallets', { ...additional, currency: 'KES', id: randomUUID() }), {
+      status: 201,
+      body: { data: { isDefault: true } },
+    });
+    t.match((await operate('GET', '/wallets?merchantId=merchant_a&currency=NGN')).body, {
+      data: [{ id }, { isDefault: true }],
+      meta: { total_records: 2 },
+    });
+    t.same((await operate('GET', '/wallets?environment=test')).body.data, []);
+    t.match(await operate('GET', `/wallets/${id.toUpperCase()}`), { status: 200, body: { data: { id } } });
+    for (const path of [`/wallets/${randomUUID()}`, '/wallets/none', '/wallets/none/entries'])
+      t.match(await operate('GET', path), { status: 404, body: { data: { code: 'wallet_not_found' } } }, path);
+  },
+);
+
+onEachServices('ten who make the first wallet at once get the same one', async (t, services) => {
+  const { open } = operatorsOf(t, services);
+  const ids = await Promise.all(Array.from({ length: 10 }, () => open('merchant_a')));
+  t.equal(new Set(ids).size, 1);
+});
+
+onEachServices('a movement under one reference happens once, also when ten send it at once', async (t, services) => {
+  const { database } = services;
+  const { open, move, check } = operatorsOf(t, services);
+  const walletId = await open('merchant_a');
+  const order = { reference: 'deposit-1', reason: 'Deposit' };
+  const answers = await Promise.all(Array.from({ length: 10 }, () => move('fund', walletId, 700, order)));
+  t.same(answers.map(({ status }) => status).toSorted(), [200, 200, 200, 200, 200, 200, 200, 200, 200, 201]);
+  const [first] = answers;
+  for (const { data } of answers) t.match(data, { id: first?.data.id, balanceAfter: 700, reference: 'deposit-1' });
+  await move('withdraw', walletId, 100);
+  t.match(
+    await move('fund', walletId, 700, order),
+    { status: 200, data: { balanceAfter: 700 } },
+    'for ever, with its first result',
+  );
+
+  const other = await open('merchant_b');
+  for (const [kind, wallet, amount, more] of [
+    ['fund', walletId, 701, order],
+    ['withdraw', walletId, 700, order],
+    ['fund', walletId, 700, { ...order, reason: 'Another' }],
+    ['fund', other, 700, order],
+  ] as const)
+    t.match(await move(kind, wallet, amount, more), { status: 409, code: 'reference_taken' });
+  t.equal(await balanceOf(database, walletId), 600);
+  t.equal(await balanceOf(database, other), 0);
+  t.same(await check(), agreed);
+});
+
+onEachServices('one reference sent to two wallets at once moves money into one of them', async (t, services) => {
+  const { open, move, check } = operatorsOf(t, services);
+  const wallets = await Promise.all(['merchant_a', 'merchant_b'].map((one) => open(one)));
+  for (let round = 0; round < 10; round += 1) {
+    const answers = await Promise.all(wallets.map((one) => move('fund', one, 5, { reference: `round-${round}` })));
+    t.same(answers.map(({ status }) => status).toSorted(), [201, 409]);
+  }
+  t.same(await check(), agreed);
+});
+
+onEachServices('the reference of a payout is not free for an operator', async (t, services) => {
+  const { call } = services;
+  const { open, move } = operatorsOf(t, services);
+  const walletId = await open('merchant_a');
+  await move('fund', walletId, 1000);
+  const { body } = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId) });
+  const { reference } = body.data as { reference: string };
+  t.match(await move('fund', walletId, 100, { reference }), { status: 409, code: 'reference_taken' });
+});
+
+onEachServices('what cannot be moved is refused by name, and moves nothing', async (t, services) => {
+  const { database } = services;
+  const { open, move } = operatorsOf(t, services);
+  const walletId = await open('merchant_a');
+  await move('fund', walletId, 500);
+  for (const [more, code] of [
+    [{ environment: 'test' }, 'wrong_environment'],
+    [{ currency: 'KES' }, 'wrong_currency'],
+    [{ merchantId: 'merchant_b' }, 'wrong_merchant'],
+  ] as const)
+    t.match(await move('fund', walletId, 1, more), { status: 422, code, body: { data: { errors: { length: 1 } } } });
+  t.match(await move('withdraw', walletId, 501), {
+    ...{ status: 422, code: 'insufficient_balance' },
+    body: { message: 'Insufficient wallet balance' },
+  });
+  t.match(await move('fund', randomUUID(), 1), { status: 404, code: 'wallet_not_found' });
+  for (const amount of [0, -1, 1.5, largest + 1, '100', null])
+    t.match(await move('fund', walletId, amount as number), {
+      status: 422,
+      body: { data: { errors: [{ path: 'amount' }] } },
+    });
+  for (const [name, value] of [
+    ['reference', ''],
+    ['reference', 'with blanks in it'],
+    ['reference', `svc_live_${'x'.repeat(20)}`],
+    ['reference', 'x'.repeat(101)],
+    ['reason', ''],
+    ['reason', 'two\nlines'],
+    ['reason', 'x'.repeat(201)],
+    ['environment', 'production'],
+    ['currency', 'naira'],
+    ['merchantId', 'a b'],
+  ] as const)
+    t.match(await move('fund', walletId, 1, { [name]: value }), {
+      status: 422,
+      body: { data: { errors: [{ path: name }] } },
+    });
+  t.match(await move('fund', walletId, 1, { note: 'x' }), { status: 422 }, 'an unknown field');
+  t.equal(await balanceOf(database, walletId), 500);
+  t.equal(await ledgerSum(database, walletId), 500);
+});
+
+onEachServices('a wallet keeps room for the payouts that may come back', async (t, services) => {
+  const { call, database, pass } = services;
+  const { open, move, check } = operatorsOf(t, services);
+  const walletId = await open('merchant_a');
+  t.match(await move('fund', walletId, largest), { status: 201 });
+  t.match(await move('fund', walletId, 1), { status: 422, code: 'balance_too_large' });
+  const lost = bankPayout(walletId, { amount: 1000, destinationAccountNumber: '0000000000' });
+  t.equal((await call(merchantA, 'POST', '/dev/payouts', { body: lost })).status, 201);
+  t.match(
+    await move('fund', walletId, 1000),
+    { status: 422, code: 'balance_too_large' },
+    'it would have no room for the refund',
+  );
+  await pass(200_000);
+  await pass(200_000);
+  t.equal(await balanceOf(database, walletId), largest, 'the refund has come back');
+  t.same(await check(), agreed);
+});
+
+onEachServices(
+  'the operators’ API describes its routes, and gives each status that it describes',
+  async (t, services) => {
+    const { app } = operatorsOf(t, services);
+    const description = (await app.inject('/openapi.json')).json<{ paths: Record<string, object> }>();
+    t.same(Object.keys(description.paths).toSorted(), [
+      ...[
+        '/accounts',
+        '/wallets',
+        '/wallets/{id}',
+        '/wallets/{id}/entries',
+        '/wallets/{id}/fund',
+        '/wallets/{id}/withdraw',
+      ],
+    ]);
+    t.match(description.paths['/wallets/{id}/fund'], {
+      post: { responses: { 200: {}, 201: {}, 401: {}, 403: {}, 409: {}, 422: {} } },
+    });
+  },
+);
