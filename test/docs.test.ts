@@ -6,6 +6,7 @@ import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/http/errors.js';
 import { reservedNames } from '../src/http/reserved-headers.js';
 import { denials } from '../src/policy/denials.js';
+import { failureCodeEntries } from '../src/services/failure-codes.js';
 import { registryFixture } from './registry/registry-fixture.js';
 import { servicesFixture } from './services/services-fixture.js';
 import { openLog } from './telemetry/open-log.js';
@@ -42,6 +43,15 @@ t.test("the README's error tables are the code's, row for row and in its order",
   t.ok(
     [...told, ...errors].every((row) => (row[3] ?? '').length > 5),
     'and each says what to do or when',
+  );
+  t.end();
+});
+
+t.test("the codes of the services' failures are those of the code, row for row and in its order", (t) => {
+  const told = tableOf(readFileSync('docs/services.md', 'utf8'), 'code', 'status', 'when');
+  t.same(
+    told,
+    failureCodeEntries.map(([code, { status, meaning }]) => [`\`${code}\``, String(status), meaning]),
   );
   t.end();
 });

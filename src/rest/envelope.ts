@@ -28,13 +28,17 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
   } as const;
 }
 
-/** The answer to a request that was not carried out. No key is in it: callers give keys as names, and answers are kept. */
-export function failure(message: string, problems: readonly Problem[] = [], code?: string) {
+/**
+ * The answer to a request that was not carried out. No key is in it: callers give keys as names, and answers are kept. Beside a
+ * code there is always a list of problems, however short: the command lines of former releases take other data for a stranger's.
+ */
+export function failure(
+  message: string,
+  problems: readonly Problem[] = [],
+  code: string | null = null,
+  details: Readonly<Record<string, string>> = {},
+) {
   const errors = problems.map((problem) => ({ path: maskKeys(problem.path), message: maskKeys(problem.message) }));
-  const data = code === undefined ? { errors } : { code, errors };
-  return {
-    success: false,
-    message: maskKeys(message),
-    data: code === undefined && errors.length === 0 ? null : data,
-  } as const;
+  const data = code === null && errors.length === 0 ? null : { ...(code === null ? {} : { code }), ...details, errors };
+  return { success: false, message: maskKeys(message), data } as const;
 }

@@ -1,19 +1,27 @@
 import Type, { type Static } from '../typebox/typebox.js';
-import { withPurpose } from './openapi/json-schema.js';
+import { shownAs, withPurpose } from './openapi/json-schema.js';
 
+const largestPage = 999_999_999;
 const largestPerPage = 100;
+const defaultPerPage = 20;
 
 /** The query of every paged list. */
 export const pagingQuery = Type.Object({
   page: Type.Optional(
     withPurpose(
-      Type.String({ pattern: /^[1-9][0-9]{0,8}$/, description: 'a whole number from 1 to 999999999' }),
+      shownAs(
+        Type.String({ pattern: /^[1-9][0-9]{0,8}$/, description: `a whole number from 1 to ${largestPage}` }),
+        Type.Integer({ minimum: 1, maximum: largestPage, default: 1, examples: [1] }),
+      ),
       'Which page of the list; 1 unless given',
     ),
   ),
   per_page: Type.Optional(
     withPurpose(
-      Type.String({ pattern: /^(?:[1-9][0-9]?|100)$/, description: `a whole number from 1 to ${largestPerPage}` }),
+      shownAs(
+        Type.String({ pattern: /^(?:[1-9][0-9]?|100)$/, description: `a whole number from 1 to ${largestPerPage}` }),
+        Type.Integer({ minimum: 1, maximum: largestPerPage, default: defaultPerPage, examples: [defaultPerPage] }),
+      ),
       'How many records there are to a page; 20 unless given',
     ),
   ),
@@ -33,7 +41,7 @@ export interface Page<Item> {
 
 /** Reads the query of a paged list. */
 export function pagingOf(query: Static<typeof pagingQuery>): Paging {
-  return { page: Number(query.page ?? 1), perPage: Number(query.per_page ?? 20) };
+  return { page: Number(query.page ?? 1), perPage: Number(query.per_page ?? defaultPerPage) };
 }
 
 /** The place in a list, and the length, of the page that is asked for. */

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyServerOptions } from 'fastify';
 import { STATUS_CODES } from '../node/http.js';
 import { failure } from './envelope.js';
+import { codeOf } from './refusal.js';
 
 const statuses: Readonly<Record<string, number>> = { ERR_HTTP_REQUEST_TIMEOUT: 408, HPE_HEADER_OVERFLOW: 431 };
 
@@ -29,7 +30,7 @@ export class ParserErrors {
 function responseTo(code: string | undefined): string {
   const status = statuses[code ?? ''] ?? 400;
   const reason = STATUS_CODES[status] ?? '';
-  const body = JSON.stringify(failure(reason));
+  const body = JSON.stringify(failure(reason, [], codeOf(status)));
   return (
     `HTTP/1.1 ${status} ${reason}\r\ndate: ${new Date().toUTCString()}\r\ncontent-type: application/json; charset=utf-8\r\n` +
     `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`

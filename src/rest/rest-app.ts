@@ -10,6 +10,8 @@ import Type from '../typebox/typebox.js';
 import { answerError, answerErrors, type Logger } from './answer-errors.js';
 import { acceptJsonBodies } from './json-body.js';
 import { ParserErrors } from './parser-errors.js';
+import { refuseOtherRequests } from './other-requests.js';
+import { Refusal } from './refusal.js';
 import { validatorCompiler, type TypeboxProvider } from './validation.js';
 
 /** A Fastify instance that knows the types of the schemas. */
@@ -56,6 +58,8 @@ export function createRestApp({ logger, admit, tls = null }: RestOptions): RestA
     ...(tls === null ? {} : { https: { ...tls, minVersion: 'TLSv1.2' } }),
     bodyLimit: bodyLimitBytes,
     requestTimeout: requestTimeoutMilliseconds,
+    // Fastify would answer outside of the envelope.
+    return503OnClosing: false,
     routerOptions: { maxParamLength: longestId },
     clientErrorHandler: parserErrors.clientErrorHandler,
     frameworkErrors: (error, request, reply) => {
@@ -69,10 +73,24 @@ export function createRestApp({ logger, admit, tls = null }: RestOptions): RestA
     forbidCaching(reply);
     done();
   });
+  refuseWhileStopping(app);
   admit(app);
+  refuseOtherRequests(app);
   acceptJsonBodies(app);
   app.setValidatorCompiler(validatorCompiler);
   return app.withTypeProvider<TypeboxProvider>();
+}
+
+/** A request that is pipelined behind one that is still being answered. Fastify closes its connection after the response. */
+function refuseWhileStopping(app: FastifyInstance): void {
+  let isStopping = false;
+  app.addHook('preClose', (done) => {
+    isStopping = true;
+    done();
+  });
+  app.addHook('onRequest', (_request, _reply, done) => {
+    done(isStopping ? Refusal.unavailable() : undefined);
+  });
 }
 
 function forbidCaching(reply: FastifyReply): FastifyReply {

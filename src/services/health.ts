@@ -1,6 +1,7 @@
 import type { WriteProbe } from '../database/write-probe.js';
 import type { ApiMetrics } from '../rest/api-metrics.js';
 import { failure, success } from '../rest/envelope.js';
+import { codeOf } from '../rest/refusal.js';
 import type { RestApp } from '../rest/rest-app.js';
 import type { BalanceCheck } from './ledger/balance-check.js';
 
@@ -20,7 +21,7 @@ export function addHealth(app: RestApp, metrics: ApiMetrics, { writes, ledger }:
     const problem = await writes.problem();
     if (problem === null) return success('Ready', { warnings: ledger.warnings });
     reply.code(503);
-    return failure(problem);
+    return failure(problem, [], codeOf(503));
   });
   metrics.gauge('services_ready', '1 while the database can be written to, 0 while it cannot.', async () =>
     Number((await writes.problem()) === null),

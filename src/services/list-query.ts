@@ -11,6 +11,7 @@ const when = Type.String({
   pattern:
     /^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?(?:Z|[+-][0-9]{2}:[0-9]{2}))?$/,
   description: 'a date, such as 2026-01-31, or a date and time with its zone, such as 2026-01-31T12:00:00Z',
+  examples: ['2026-01-31'],
 });
 
 /** The parameters that choose records by the moment at which they were made; both ends belong to it. */
@@ -31,7 +32,7 @@ export const ofWallet = withPurpose(uuid, 'Only what is of this wallet; 404 wher
 export function upTo<Schema extends TSchema>(ids: Schema): Schema {
   return withPurpose(
     ids,
-    'The id of the first record of page 1, to end the list there: what is added later moves nothing from page to page. 404 where the merchant does not have it',
+    'The id of the first record of page 1, to end the list there: what is added later moves nothing from page to page. 404 where the merchant never had it',
   );
 }
 

@@ -1,9 +1,10 @@
 import type { AddressInfo } from 'node:net';
 import { asListenError } from '../config/listen-error.js';
-import { databaseClock } from '../database/database-clock.js';
+import { databaseClock, later } from '../database/database-clock.js';
 import { isPostgres } from '../database/is-postgres.js';
 import { defaultPool, type PoolOptions } from '../database/open-database.js';
 import type { RestApp } from '../rest/rest-app.js';
+import { forgetDeletedCustomers } from './customers/repository.js';
 import { createServices, type ServicesOptions } from './create-services.js';
 import { FairConnections } from './fair-connections.js';
 import { OldAnswers } from './idempotency/old-answers.js';
@@ -48,6 +49,8 @@ export interface RunningServices {
 const payoutsPauseMilliseconds = 250;
 const answersPauseMilliseconds = 60_000;
 const ledgerPauseMilliseconds = 600_000;
+/** For how long a list can be read on from a customer that is deleted meanwhile. */
+const deletedCustomersMilliseconds = 30 * 24 * 60 * 60 * 1000;
 
 /**
  * Opens the database, brings it up to date, takes requests, and moves payouts to their end.
@@ -87,6 +90,11 @@ export async function startServices({
       name: 'ledger',
       pauseMilliseconds: ledgerPauseMilliseconds,
       act: () => ledger.look(),
+    },
+    {
+      name: 'deleted customers',
+      pauseMilliseconds: answersPauseMilliseconds,
+      act: () => forgetDeletedCustomers(database, later(options.clock.now(), -deletedCustomersMilliseconds)),
     },
   ].map((task) => new PeriodicTask({ ...task, timers, logger }));
   app.addHook('onClose', async () => {

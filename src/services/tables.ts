@@ -29,6 +29,8 @@ interface PayoutRow extends OwnedRow {
   amount: number;
   currency: string;
   reference: string;
+  /** The merchant's own; null where it gave none. */
+  merchant_reference: string | null;
   destination_bank_code: string | null;
   destination_account_number: string | null;
   destination_account_name: string | null;
@@ -69,6 +71,13 @@ interface CustomerRow extends OwnedRow {
   updated_at: number;
 }
 
+/** Where a deleted customer stood in the list, for those who read it page by page. */
+interface DeletedCustomerRow extends Omit<OwnedRow, 'created_at'> {
+  id: string;
+  sequence: number;
+  deleted_at: number;
+}
+
 /** The answer to a request that was sent under an idempotency key. */
 interface AnswerRow extends OwnedRow {
   key: string;
@@ -85,5 +94,6 @@ export interface ServicesTables {
   payouts: PayoutRow;
   transactions: TransactionRow;
   customers: CustomerRow;
+  deleted_customers: DeletedCustomerRow;
   answers: AnswerRow;
 }

@@ -76,7 +76,10 @@ onEachDatabase('a revoked key stays revoked, and to revoke it again changes noth
   t.same((await call('POST', `/keys/${keyId}/revoke`, { body: {} })).body, revoked.body);
   t.equal((await call('POST', `/keys/${keyId}/revoke`, { body: { when: 'later' } })).status, 422);
   t.match(await call('POST', `/keys/${keyId}/reset`, { body: {} }), {
-    ...{ status: 409, body: { message: 'The key is not active any more: create a new one', data: null } },
+    ...{
+      status: 409,
+      body: { message: 'The key is not active any more: create a new one', data: { code: 'conflict', errors: [] } },
+    },
   });
   const events = (await call<object[]>('GET', `/events?keyId=${keyId}`)).body.data;
   t.match(events, [
@@ -190,7 +193,10 @@ t.test('each field of a key is refused in plain words', async (t) => {
   ];
   for (const [fields, path, message] of cases) {
     const answer = await call('POST', `/merchants/${id}/keys`, { body: { environment: 'live', ...fields } });
-    const expected = { status: 422, body: { message, data: { errors: [{ path, message }] } } };
+    const expected = {
+      status: 422,
+      body: { message, data: { code: 'validation_failed', errors: [{ path, message }] } },
+    };
     t.match(answer, expected, JSON.stringify(fields).slice(0, 80));
   }
   const { keyId } = await createKey(id, { expiresAt: '2030-01-01T01:00:00+01:00' });

@@ -66,7 +66,10 @@ onEachDatabase(
     }
     t.match(await call('PATCH', `/merchants/${id}`, { body: { name: 'Two', revision: 7 } }), {
       status: 409,
-      body: { message: 'The merchant has changed meanwhile: its revision is 1', data: null },
+      body: {
+        message: 'The merchant has changed meanwhile: its revision is 1',
+        data: { code: 'conflict', errors: [] },
+      },
     });
     t.equal((await call('PATCH', '/merchants/m_nobody', { body: { name: 'Two' } })).status, 404);
     t.match(await call('PATCH', `/merchants/${id}`, { body: { name: 'Two', revision: 1 } }), {
@@ -99,7 +102,7 @@ onEachDatabase('the list of merchants is paged, newest first, and searched by na
   for (const path of ['/merchants/m_nobody', '/merchants/a%20b', `/merchants/${'m'.repeat(65)}`]) {
     t.match(await call('GET', path), {
       status: 404,
-      body: { success: false, message: 'Merchant not found', data: null },
+      body: { success: false, message: 'Merchant not found', data: { code: 'not_found', errors: [] } },
     });
   }
 });
@@ -128,7 +131,10 @@ t.test('each field of a merchant is refused in plain words', async (t) => {
     [{ name: 'x', originAllowlist: ['shop.example/'] }, 'originAllowlist[0]', /must be a host such as/],
   ];
   for (const [body, path, message] of cases) {
-    const expected = { status: 422, body: { success: false, message, data: { errors: [{ path, message }] } } };
+    const expected = {
+      status: 422,
+      body: { success: false, message, data: { code: 'validation_failed', errors: [{ path, message }] } },
+    };
     t.match(await call('POST', '/merchants', { body }), expected, JSON.stringify(body).slice(0, 80));
   }
   t.match(await call('POST', '/merchants', { body: '{"name":"a","name":"b"}' }), {

@@ -118,7 +118,7 @@ onEachDatabase(
     t.match((await call('GET', '/readyz')).body, { success: true, data: { projection: 'behind' } });
     t.match(await call('GET', '/gateways'), {
       status: 503,
-      body: { message: /^The store of the gateways/, data: null },
+      body: { message: /^The store of the gateways/, data: { code: 'service_unavailable', errors: [] } },
     });
 
     store.fails = () => null;

@@ -12,14 +12,15 @@ t.test('what an operator can mend is a 503, what nobody foresaw a 500, and neith
   app.get('/away', () => Promise.reject(new OperatorError('The PostgreSQL database x at db.internal cannot be used.')));
   app.get('/broken', () => Promise.reject(new Error('undefined is not a function')));
   app.get('/refused', () => Promise.reject(new Refusal(409, 'It is in another state')));
-  for (const [url, status, message] of [
-    ['/away', 503, 'Service unavailable'],
-    ['/broken', 500, 'Internal error'],
-    ['/refused', 409, 'It is in another state'],
+  for (const [url, status, message, code] of [
+    ['/away', 503, 'Service unavailable', 'service_unavailable'],
+    ['/broken', 500, 'Internal error', 'internal_error'],
+    ['/refused', 409, 'It is in another state', 'conflict'],
   ] as const) {
     const answer = await app.inject(url);
     t.equal(answer.statusCode, status);
-    t.same(answer.json(), { success: false, message, data: null });
+    t.same(answer.json(), { success: false, message, data: { code, errors: [] } });
+    t.equal(answer.headers['retry-after'], status === 503 ? '1' : undefined);
     t.equal(answer.headers['cache-control'], 'no-store');
   }
   t.equal(logged.length, 2, 'a refusal is no failure');
@@ -46,6 +47,6 @@ t.test('a path that cannot be decoded is 400, which nothing may cache either', a
   t.teardown(() => app.close());
   const answer = await app.inject('/%zz');
   t.equal(answer.statusCode, 400);
-  t.same(answer.json(), { success: false, message: 'Bad request', data: null });
+  t.same(answer.json(), { success: false, message: 'Bad request', data: { code: 'bad_request', errors: [] } });
   t.equal(answer.headers['cache-control'], 'no-store');
 });

@@ -77,7 +77,11 @@ t.test('what waits too long for its own share is a 503, also in the sandbox', po
     const headers = { 'x-merchant-id': sandboxOfA.merchantId, 'x-merchant-environment': sandboxOfA.environment };
     const answer = await app.inject({ url: '/transactions', headers });
     t.match(answer, { statusCode: 503, headers: { 'retry-after': '1' } });
-    t.same(answer.json(), { success: false, message: 'Service unavailable', data: null });
+    t.same(answer.json(), {
+      success: false,
+      message: 'Service unavailable',
+      data: { code: 'service_unavailable', errors: [] },
+    });
     t.match(logged, [{ details: { err: /share of the connections/ } }]);
     return lists;
   });

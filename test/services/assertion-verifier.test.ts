@@ -8,7 +8,10 @@ import { createRouteTable } from '../../src/http/routes.js';
 import { createAssertionVerifier } from '../../src/services/assertion-verifier.js';
 import { identityOf, merchantA, merchantB, sandboxOfA, servicesFixture } from './services-fixture.js';
 
-const forbidden = { status: 403, body: { success: false, message: 'Forbidden', data: null } };
+const forbidden = {
+  status: 403,
+  body: { success: false, message: 'Forbidden', data: { code: 'forbidden', errors: [] } },
+};
 const now = Date.UTC(2026, 0, 15, 12);
 const routeOf = createRouteTable({ basePath: '', routes: loadConfig({ text: '' }).routes });
 const known = {
@@ -109,7 +112,7 @@ t.test('public keys that cannot be fetched are an outage, not a wrong caller', a
   const headers = { 'x-gateway-assertion': await assertionOf() };
   t.same(await call(merchantA, 'GET', '/transactions', { headers }), {
     status: 503,
-    body: { success: false, message: 'Service unavailable', data: null },
+    body: { success: false, message: 'Service unavailable', data: { code: 'service_unavailable', errors: [] } },
   });
   t.match(logged, [{ details: { err: { message: 'The public keys of the gateway cannot be had.' } } }]);
 });

@@ -1,3 +1,5 @@
+import { later } from '../../src/database/database-clock.js';
+import { forgetDeletedCustomers } from '../../src/services/customers/repository.js';
 import { merchantA, merchantB, sandboxOfA, onEachServices } from './services-fixture.js';
 
 const ada = { email: 'Ada.Obi@Example.com', firstName: 'Ada', lastName: 'Obi', phone: '+2348012345678' };
@@ -40,7 +42,11 @@ onEachServices(
   async (t, { call }) => {
     const taken = {
       status: 409,
-      body: { success: false, message: 'A customer with this email already exists', data: null },
+      body: {
+        success: false,
+        message: 'A customer with this email already exists',
+        data: { code: 'email_taken', errors: [] },
+      },
     };
     const withoutPhone = { ...ada, phone: undefined };
     t.equal((await call(merchantA, 'POST', '/dev/customers', { body: ada })).status, 201);
@@ -61,7 +67,10 @@ onEachServices(
   async (t, { call }) => {
     const { body } = await call(merchantA, 'POST', '/dev/customers', { body: ada });
     const path = `/dev/customers/${(body.data as { id: string }).id}`;
-    const notFound = { status: 404, body: { success: false, message: 'Customer not found', data: null } };
+    const notFound = {
+      status: 404,
+      body: { success: false, message: 'Customer not found', data: { code: 'not_found', errors: [] } },
+    };
     for (const stranger of [merchantB, sandboxOfA]) {
       t.same(await call(stranger, 'GET', path), notFound);
       t.same(await call(stranger, 'PATCH', path, { body: { lastName: 'Stolen' } }), notFound);
@@ -84,7 +93,6 @@ onEachServices('each field of a customer is checked', async (t, { call }) => {
     [{ lastName: 'a\nb' }, 'lastName'],
     [{ phone: '0800-CALL' }, 'phone'],
     [{ phone: 8012345678 }, 'phone'],
-    [{ phone: null }, 'phone'],
     [{ id: 'x' }, 'id'],
   ];
   for (const [changes, path] of cases) {
@@ -96,4 +104,60 @@ onEachServices('each field of a customer is checked', async (t, { call }) => {
     t.equal((await call(merchantA, 'PATCH', path, { body })).status, 422, JSON.stringify(body));
   }
   t.equal((await call(merchantA, 'GET', '/dev/customers/1')).status, 404);
+});
+
+onEachServices(
+  'a list goes on from a customer that is deleted meanwhile, for its owner alone',
+  async (t, { call, database, clock }) => {
+    const ids: string[] = [];
+    for (const index of [1, 2, 3, 4, 5]) {
+      const { body } = await call(merchantA, 'POST', '/dev/customers', {
+        body: { ...ada, email: `ada${index}@example.com` },
+      });
+      ids.unshift((body.data as { id: string }).id);
+    }
+    const [newest = '', second = '', ...others] = ids;
+    const page = async (number: number, upTo: string) => {
+      const { status, body } = await call(merchantA, 'GET', `/dev/customers?per_page=2&page=${number}&up_to=${upTo}`);
+      t.equal(status, 200, `page ${number} up to ${upTo}`);
+      return { ids: (body.data as { id: string }[]).map(({ id }) => id), total: body.meta?.total_records };
+    };
+    t.same(await page(1, second), { ids: [second, others[0]], total: 4 });
+    await call(merchantA, 'DELETE', `/dev/customers/${second}`);
+    const added = { ...ada, email: 'later@example.com' };
+    await call(merchantA, 'POST', '/dev/customers', { body: added });
+    t.same(await page(1, second), { ids: others.slice(0, 2), total: 3 }, 'without it, and without what came later');
+    t.same(await page(2, second.toUpperCase()), { ids: others.slice(2), total: 3 });
+    t.same(await page(1, newest), { ids: [newest, others[0]], total: 4 });
+
+    t.equal((await call(merchantA, 'GET', `/dev/customers/${second}`)).status, 404, 'it is gone all the same');
+    for (const stranger of [merchantB, sandboxOfA]) {
+      for (const id of [second, newest]) {
+        const answer = await call(stranger, 'GET', `/dev/customers?up_to=${id}`);
+        t.match(answer, { status: 404, body: { message: 'Customer not found', data: { code: 'not_found' } } });
+      }
+    }
+    const kept = await database.selectFrom('deleted_customers').selectAll().execute();
+    t.same(Object.keys(kept[0] ?? {}).toSorted(), ['deleted_at', 'environment', 'id', 'merchant_id', 'sequence']);
+
+    t.equal(await forgetDeletedCustomers(database, later(clock.now(), -60_000)), false);
+    t.equal((await call(merchantA, 'GET', `/dev/customers?up_to=${second}`)).status, 200, 'not yet');
+    await forgetDeletedCustomers(database, clock.now());
+    t.equal((await call(merchantA, 'GET', `/dev/customers?up_to=${second}`)).status, 404, 'not for ever');
+  },
+);
+
+onEachServices('null says of an optional field what leaving it out says', async (t, { call }) => {
+  const { phone, ...withoutPhone } = ada;
+  const headers = { 'idempotency-key': 'k' };
+  const created = await call(merchantA, 'POST', '/dev/customers', { body: { ...withoutPhone, phone: null }, headers });
+  t.match(created, { status: 201, body: { data: { phone: null } } });
+  const again = await call(merchantA, 'POST', '/dev/customers', { body: withoutPhone, headers });
+  t.same(again, created, 'so the two are one request');
+  const other = { body: { ...withoutPhone, phone }, headers };
+  t.equal((await call(merchantA, 'POST', '/dev/customers', other)).status, 422, 'and this is another');
+  for (const field of ['email', 'firstName', 'lastName']) {
+    const answer = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, [field]: null } });
+    t.match(answer, { status: 422, body: { data: { errors: [{ path: field }] } } }, `${field} is needed`);
+  }
 });

@@ -66,7 +66,11 @@ t.test(
       const answer = await app.inject({ method, url, headers, ...body });
       return { status: answer.statusCode, body: answer.json<object>(), retry: answer.headers['retry-after'] };
     };
-    const unavailable = { success: false, message: 'Service unavailable', data: null };
+    const unavailable = {
+      success: false,
+      message: 'Service unavailable',
+      data: { code: 'service_unavailable', errors: [] },
+    };
     const away = { status: 503, body: unavailable, retry: '1' };
     /** The pool may hold connections that are broken already. */
     const untilBack = async () => {

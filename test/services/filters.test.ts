@@ -57,7 +57,11 @@ onEachServices('payouts and transactions are chosen by state, type, wallet and d
   for (const list of ['/dev/payouts', '/transactions', '/dev/transactions']) {
     t.same(await idsOf(services, `${list}?walletId=${empty}`), [], 'a wallet without any');
     const answer = await call(merchantA, 'GET', `${list}?walletId=${nobodys}`);
-    t.match(answer, { status: 404, body: { message: 'Wallet not found', data: null } }, `${list} of no wallet`);
+    t.match(
+      answer,
+      { status: 404, body: { message: 'Wallet not found', data: { code: 'not_found', errors: [] } } },
+      `${list} of no wallet`,
+    );
     t.equal((await call(merchantA, 'GET', `${list}?walletId=${nobodys}&from=x`)).status, 422, 'the form comes first');
   }
 

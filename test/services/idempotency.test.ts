@@ -65,7 +65,11 @@ onEachServices('a key that was used for another body or another route is refused
   const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
   await send(services, 'k', bankPayout(walletId));
   const message = 'This Idempotency-Key was used for another request: give each request a key of its own';
-  const refused = { success: false, message, data: { errors: [{ path: 'Idempotency-Key', message }] } };
+  const refused = {
+    success: false,
+    message,
+    data: { code: 'idempotency_key_reused', errors: [{ path: 'Idempotency-Key', message }] },
+  };
   for (const [url, body] of [
     ['/dev/payouts', bankPayout(walletId, { amount: 101 })],
     ['/dev/payouts', bankPayout(walletId, { remarks: undefined })],
@@ -244,7 +248,7 @@ t.test('a key is one visible word of at most 255 characters', async (t) => {
     t.equal(answer.status, 422, JSON.stringify(key));
     t.same(JSON.parse(answer.body), {
       ...{ success: false, message },
-      data: { errors: [{ path: 'Idempotency-Key', message }] },
+      data: { code: 'validation_failed', errors: [{ path: 'Idempotency-Key', message }] },
     });
   }
   t.equal(await balanceOf(services.database, walletId), 1000);

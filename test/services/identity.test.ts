@@ -2,7 +2,10 @@ import t from 'tap';
 import { Refusal } from '../../src/rest/refusal.js';
 import { merchantA, servicesFixture } from './services-fixture.js';
 
-const forbidden = { status: 403, body: { success: false, message: 'Forbidden', data: null } };
+const forbidden = {
+  status: 403,
+  body: { success: false, message: 'Forbidden', data: { code: 'forbidden', errors: [] } },
+};
 
 t.test('only loopback peers are served', async (t) => {
   const { call } = await servicesFixture(t);
@@ -67,7 +70,7 @@ t.test(
     const above: string[] = [];
     const routes: (readonly [method: 'GET', path: string])[] = [];
     const printed = app.printRoutes({ commonPrefix: false });
-    for (const [, lead = '', part = '', methods = ''] of printed.matchAll(/^(.*)[├└]── (\S+) \(([A-Z, ]+)\)$/gm)) {
+    for (const [, lead = '', part = '', methods = ''] of printed.matchAll(/^(.*)[├└]── (\S+) \(([A-Z, -]+)\)$/gm)) {
       above.splice(lead.length / 4, above.length, part);
       for (const method of methods.split(', ')) routes.push([method as 'GET', above.join('').replaceAll(/:\w+/g, '1')]);
     }

@@ -60,6 +60,12 @@ onEachServices(
     const { status, body } = await call(merchantA, 'POST', '/dev/payouts', { body: sent });
     t.equal(status, 201);
     t.match(body.data, { walletId, remarks: null });
+    const nulls = bankPayout(walletId, { remarks: null, reference: null });
+    t.match(await call(merchantA, 'POST', '/dev/payouts', { body: nulls }), {
+      status: 201,
+      body: { data: { walletId, remarks: null, merchantReference: null } },
+    });
+    t.equal((await call(merchantA, 'POST', '/dev/payouts', { body: nulls })).status, 201, 'null is no reference');
   },
 );
 
@@ -79,11 +85,11 @@ onEachServices(
 
     t.match(await call(merchantA, 'POST', '/payouts', { body: { ...order, currency: 'KES' } }), {
       status: 422,
-      body: { message: 'There is no default wallet in KES', data: { errors: [{ path: 'currency' }] } },
+      body: { message: noWalletIn('KES'), data: { code: 'no_default_wallet', errors: [{ path: 'currency' }] } },
     });
     t.match(
       await call(merchantB, 'POST', '/payouts', { body: order }),
-      { status: 422, body: { message: 'There is no default wallet in GHS' } },
+      { status: 422, body: { message: noWalletIn('GHS') } },
       'not from the wallet of another',
     );
     const own = await addWallet(database, merchantB, { balance: 300, isDefault: true, currency: 'GHS' });
@@ -104,7 +110,7 @@ onEachServices('the whole balance can be paid out, and not a kobo more', async (
     body: {
       success: false,
       message: 'Insufficient wallet balance',
-      data: { errors: [{ path: 'amount', message: 'Insufficient wallet balance' }] },
+      data: { code: 'insufficient_balance', errors: [{ path: 'amount', message: 'Insufficient wallet balance' }] },
     },
   });
   const largest = bankPayout(walletId, { amount: Number.MAX_SAFE_INTEGER });
@@ -157,7 +163,10 @@ onEachDatabase(
       body: bankPayout(walletId),
       headers: { 'x-request-id': 'request-1' },
     });
-    t.same(answer, { status: 500, body: { success: false, message: 'Internal error', data: null } });
+    t.same(answer, {
+      status: 500,
+      body: { success: false, message: 'Internal error', data: { code: 'internal_error', errors: [] } },
+    });
     t.equal(await balanceOf(database, walletId), 1000);
     t.equal((await call(merchantA, 'GET', '/dev/payouts')).body.meta?.total_records, 0);
     t.match(logged, [
@@ -244,6 +253,13 @@ t.test('due payouts are looked up by their state, however many of another one ar
   for (const plan of plans) t.match(plan, 'SEARCH payouts USING INDEX payouts_due (status=? AND due_at<?)');
 });
 
+function noWalletIn(currency: string): string {
+  return (
+    `There is no default wallet in ${currency} for the live environment: ` +
+    `ask your provider to create one (currency ${currency}, environment live)`
+  );
+}
+
 function notFound(message: string) {
-  return { status: 404, body: { success: false, message, data: null } };
+  return { status: 404, body: { success: false, message, data: { code: 'not_found', errors: [] } } };
 }

@@ -17,8 +17,8 @@ const forged = `GET /forged HTTP/1.1\r\nhost: localhost\r\n${merchant}\r\n`;
 const cases: readonly (readonly [name: string, line: string, headers: string, status: number])[] = [
   ['without an identity', 'POST /payouts', json, 403],
   ['with an invalid identity', 'POST /payouts', `${json}x-merchant-id: a b\r\nx-merchant-environment: live\r\n`, 403],
-  ['for an unknown path', 'POST /nowhere', merchant + json, 422],
-  ['for a path without this method', 'DELETE /payouts', merchant + json, 422],
+  ['for an unknown path', 'POST /nowhere', merchant + json, 404],
+  ['for a path without this method', 'DELETE /payouts', merchant + json, 405],
   ['a GET with a body', 'GET /transactions', merchant, 200],
   ['without a type', 'POST /payouts', merchant, 415],
   ['of another type', 'POST /payouts', `${merchant}content-type: text/plain\r\n`, 415],

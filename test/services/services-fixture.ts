@@ -46,7 +46,9 @@ export function onEachServices(title: string, body: (t: Test, services: Services
   });
   t.test(`${title} (PostgreSQL)`, postgresAlone, async (test) => {
     const services = await servicesFixture(test, { url: await (shared ??= createPostgresDatabase(t)) });
-    await sql`truncate wallets, payouts, transactions, customers, answers restart identity`.execute(services.database);
+    await sql`truncate wallets, payouts, transactions, customers, deleted_customers, answers restart identity`.execute(
+      services.database,
+    );
     await body(test, services);
   });
 }

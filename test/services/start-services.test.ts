@@ -58,7 +58,7 @@ t.test('a second identity header is refused on the wire', async (t) => {
       'x-merchant-id: merchant_a\r\nx-merchant-id: merchant_b\r\n\r\n',
   );
   t.match(answer, /^HTTP\/1\.1 403 /);
-  t.match(answer, /\{"success":false,"message":"Forbidden","data":null\}$/);
+  t.match(answer, /\{"success":false,"message":"Forbidden","data":\{"code":"forbidden","errors":\[\]\}\}$/);
 });
 
 t.test('what the HTTP parser refuses is answered in the envelope', async (t) => {
@@ -66,7 +66,10 @@ t.test('what the HTTP parser refuses is answered in the envelope', async (t) => 
   t.teardown(() => services.close());
   const malformed = await wire(services.url, 'GET / HTTP/1.1\r\nbad header\r\n\r\n');
   t.match(malformed, /^HTTP\/1\.1 400 Bad Request\r\n/);
-  t.match(malformed, /\r\n\r\n\{"success":false,"message":"Bad Request","data":null\}$/);
+  t.match(
+    malformed,
+    /\r\n\r\n\{"success":false,"message":"Bad Request","data":\{"code":"bad_request","errors":\[\]\}\}$/,
+  );
   const overflow = await wire(services.url, `GET / HTTP/1.1\r\nx: ${'y'.repeat(20_000)}\r\n\r\n`);
   t.match(overflow, /^HTTP\/1\.1 431 .*"message":"Request Header Fields Too Large"/s);
 });

@@ -11,7 +11,8 @@ const description = `Payouts, wallets, transactions and customers of a merchant,
 Every answer is the envelope \`success\`, \`message\`, \`data\`; treat one without \`"success":true\` as failed, and read its
 \`message\`. Amounts are in minor units: 250000 is 2,500.00 NGN. New fields may appear in answers: ignore those that you do
 not know. Send every creating POST with an \`Idempotency-Key\`: then it may be sent again after a 5xx or a broken connection.
-A method that a path does not take is 404, and one that no path takes 405.`;
+A failure of the services has a stable \`data.code\` for programs; \`data\` of the gateway's own failures is null.
+A method that a path does not take is 405, with \`allow\`.`;
 
 /** Of the services alone: behind the gateway a merchant meets its own refusals in their place. */
 const seenByGatewayAlone = '403';
@@ -101,10 +102,7 @@ function referenceTo(name: string, answer: object, shared: SharedAnswers): { rea
 /** A failure of the gateway, together with that of the services of the same status. */
 function answerOf({ description, headers, examples }: GatewayFailure, own?: DescribedAnswer): object {
   const text = own === undefined ? description : `${own.description}. ${description}`;
-  const { content } = failureAnswer(text);
-  return {
-    description: text,
-    headers: { ...own?.headers, ...headers },
-    content: { 'application/json': { ...content['application/json'], examples } },
-  };
+  const ofGateway = Object.entries(examples).map(([code, example]) => [`gateway_${code}`, example] as const);
+  const all = { ...own?.content['application/json'].examples, ...Object.fromEntries(ofGateway) };
+  return { ...failureAnswer(text, all), headers: { ...own?.headers, ...headers } };
 }

@@ -1,6 +1,7 @@
 import type { RouteOptions } from 'fastify';
-import Type, { type TObject, type TSchema } from '../../typebox/typebox.js';
+import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
 import type { RestApp } from '../rest-app.js';
+import { exampleOf } from './examples.js';
 import { byName, closed, failureSchema, namedSchemas, pageSchema, parametersIn, recordSchema } from './json-schema.js';
 import type { Operation } from './operation.js';
 
@@ -19,10 +20,14 @@ export interface ApiDescription {
   readonly security: Readonly<Record<string, object>>;
   /** The failures of a route, by status, beside its own. */
   readonly failuresOf: (route: DescribedRoute) => Readonly<Record<number, string>>;
+  /** What `data` of a failure may have beside the code. */
+  readonly failureDetails?: TProperties;
+  /** The envelopes of a route's failures of one status, by their codes. */
+  readonly failureExamples?: (route: DescribedRoute, status: number) => FailureExamples;
   /** Headers that a route looks at. */
   readonly headersOf: (route: DescribedRoute) => readonly object[];
-  /** Headers that an answer may bear, by its status. */
-  readonly answerHeaders?: Readonly<Record<number, object>>;
+  /** Headers that an answer of a route may bear, by its status. */
+  readonly answerHeaders?: (route: DescribedRoute) => Readonly<Record<number, object>>;
   /** A second way to succeed. */
   readonly alsoAnswers?: (route: DescribedRoute) => Readonly<Record<number, string>>;
 }
@@ -45,8 +50,11 @@ export interface DescribedOperation {
 export interface DescribedAnswer {
   readonly description: string;
   readonly headers?: object;
-  readonly content: object;
+  readonly content: { readonly 'application/json': { readonly examples?: FailureExamples } };
 }
+
+/** Envelopes of failures, by their codes. */
+export type FailureExamples = Readonly<Record<string, { readonly value: unknown }>>;
 
 /**
  * Describes the routes that are added after this in OpenAPI 3.1, from the very schemas by which requests are checked.
@@ -67,9 +75,13 @@ export function describeRoutes(app: RestApp, api: ApiDescription): () => OpenApi
     openapi: '3.1.0',
     info: api.info,
     security: [Object.fromEntries(Object.keys(api.security).map((name) => [name, []]))],
-    components: { securitySchemes: api.security, schemas: namedSchemas([failureSchema, ...routes.flatMap(recordsOf)]) },
+    components: { securitySchemes: api.security, schemas: schemasOf(routes, api) },
     paths: pathsOf(routes, api),
   });
+}
+
+function schemasOf(routes: readonly DescribedRoute[], { failureDetails = {} }: ApiDescription): object {
+  return namedSchemas([failureSchema(failureDetails), ...routes.flatMap(recordsOf)]);
 }
 
 function recordsOf({ operation: { data, page } }: DescribedRoute): TSchema[] {
@@ -85,7 +97,6 @@ function pathsOf(routes: readonly DescribedRoute[], api: ApiDescription): OpenAp
 function describe(route: DescribedRoute, api: ApiDescription): DescribedOperation {
   const { method, path, operation, schema } = route;
   const body = operation.body ?? (schema?.body as TSchema | undefined);
-  const succeeded = successSchema(operation);
   const failures = { ...api.failuresOf(route), ...operation.failures };
   const words = {
     summary: operation.summary,
@@ -97,19 +108,22 @@ function describe(route: DescribedRoute, api: ApiDescription): DescribedOperatio
     ],
   };
   const answers: Readonly<Record<string, DescribedAnswer>> = {
-    [operation.status ?? 200]: answer('Done', succeeded),
-    ...mapValues(api.alsoAnswers?.(route) ?? {}, (text) => answer(text, succeeded)),
-    ...mapValues(failures, failureAnswer),
+    [operation.status ?? 200]: answer('Done', operation),
+    ...mapValues(api.alsoAnswers?.(route) ?? {}, (text) => answer(text, operation)),
+    ...mapValues(failures, (text, status) => failureAnswer(text, api.failureExamples?.(route, Number(status)))),
   };
+  const allHeaders = api.answerHeaders?.(route) ?? {};
   const responses = Object.entries(answers).map(([status, one]): [string, DescribedAnswer] => {
-    const headers = api.answerHeaders?.[Number(status)];
+    const headers = allHeaders[Number(status)];
     return [status, headers === undefined ? one : { description: one.description, headers, content: one.content }];
   });
   return {
     ...words,
     ...(body === undefined
       ? {}
-      : { requestBody: { required: true, content: { 'application/json': { schema: closed(body) } } } }),
+      : {
+          requestBody: { required: true, content: { 'application/json': withExample(closed(body), exampleOf(body)) } },
+        }),
     responses: Object.fromEntries(responses),
   };
 }
@@ -118,15 +132,34 @@ function successSchema({ data = Type.Null(), page }: Operation): TSchema {
   return page === undefined ? recordSchema(data) : pageSchema(page);
 }
 
-function answer(description: string, schema: TSchema): DescribedAnswer {
-  return { description, content: { 'application/json': { schema: byName(schema) } } };
+function answer(description: string, operation: Operation): DescribedAnswer {
+  const schema = byName(successSchema(operation)) as object;
+  return { description, content: { 'application/json': withExample(schema, successExample(operation)) } };
+}
+
+/** The envelope of success, where the records of the operation have examples. */
+function successExample({ data = Type.Null(), page, message = 'Done', example = {} }: Operation): unknown {
+  const record = exampleOf(page ?? data);
+  if (record === undefined) return undefined;
+  const shown = record === null ? null : { ...record, ...example };
+  const meta = { total_records: 1, current_page: 1, total_pages: 1, per_page: 20 };
+  return { success: true, message, ...(page === undefined ? { data: shown } : { data: [shown], meta }) };
+}
+
+function withExample(schema: object, example: unknown): object {
+  return { schema, ...(example === undefined ? {} : { example }) };
 }
 
 /** The description of a failure, in the envelope. */
-export function failureAnswer(description: string) {
-  return { description, content: { 'application/json': { schema: { $ref: '#/components/schemas/Failure' } } } };
+export function failureAnswer(description: string, examples: FailureExamples = {}) {
+  const schema = { $ref: '#/components/schemas/Failure' };
+  const shown = Object.keys(examples).length === 0 ? {} : { examples };
+  return { description, content: { 'application/json': { schema, ...shown } } };
 }
 
-function mapValues<Value, Result>(record: Readonly<Record<string, Value>>, act: (value: Value) => Result) {
-  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, act(value)]));
+function mapValues<Value, Result>(
+  record: Readonly<Record<string, Value>>,
+  act: (value: Value, name: string) => Result,
+) {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, act(value, name)]));
 }

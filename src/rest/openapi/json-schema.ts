@@ -1,4 +1,5 @@
-import Type, { type TObject, type TSchema } from '../../typebox/typebox.js';
+import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
+import { exampleOf } from './examples.js';
 
 /** A schema as JSON, in which records that have a title stand under it in the components. */
 export function byName(schema: unknown): unknown {
@@ -26,21 +27,39 @@ function plain(schema: unknown): unknown {
 
 /** The schema of a body. Unknown fields are refused, which the check does by itself. */
 export function closed(body: TSchema): object {
-  return { ...(plain(body) as object), additionalProperties: false };
+  const { properties = {}, ...rest } = plain(body) as { properties?: Readonly<Record<string, Purposeful>> };
+  const fields = Object.entries(properties).map(([name, { purpose, description, ...form }]) => {
+    const words = [purpose, description].filter((text) => text !== undefined);
+    return [name, { ...form, ...(words.length === 0 ? {} : { description: words.join('; ') }) }];
+  });
+  return { ...rest, properties: Object.fromEntries(fields) as object, additionalProperties: false };
 }
 
-/** Says what a parameter is for; the description of its schema is the form that its value must have. */
+interface Purposeful {
+  readonly purpose?: string;
+  readonly description?: string;
+}
+
+/** Says what a parameter or field is for; the description of its schema is the form that its value must have. */
 export function withPurpose<Schema extends TSchema>(schema: Schema, purpose: string): Schema {
   return { ...schema, purpose };
+}
+
+/** Shows another form than the one that is checked: a parameter that is a number is checked as the text that it comes as. */
+export function shownAs<Schema extends TSchema>(schema: Schema, shown: TSchema): Schema {
+  return { ...schema, shown };
 }
 
 /** The parameters of a path or a query. */
 export function parametersIn(place: 'path' | 'query', schema: TObject | undefined): object[] {
   const required = new Set<string>(schema?.required);
   return Object.entries(schema?.properties ?? {}).map(([name, field]) => {
-    const { purpose: description, ...form } = plain(field) as { readonly purpose?: string };
+    const { purpose: description, shown, ...checked } = plain(field) as { purpose?: string; shown?: object };
     const words = description === undefined ? {} : { description };
-    return { name, in: place, ...words, required: required.has(name), schema: form };
+    const form = shown ?? checked;
+    const example = exampleOf(form);
+    const shape = { required: required.has(name), schema: form };
+    return { name, in: place, ...words, ...shape, ...(example === undefined ? {} : { example }) };
   });
 }
 
@@ -63,18 +82,15 @@ const pageMeta = Type.Object({
   per_page: Type.Integer({ minimum: 1, maximum: 100 }),
 });
 
-/** The envelope of a request that was not carried out. */
-export const failureSchema = Type.Object(
-  {
-    success: Type.Literal(false),
-    message: Type.String(),
-    data: Type.Union([
-      Type.Null(),
-      Type.Object({
-        code: Type.Optional(Type.String()),
-        errors: Type.Array(Type.Object({ path: Type.String(), message: Type.String() })),
-      }),
-    ]),
-  },
-  { title: 'Failure' },
-);
+/**
+ * The envelope of a request that was not carried out.
+ * @param details what `data` may have beside the code
+ */
+export function failureSchema(details: TProperties): TObject {
+  const errors = Type.Array(Type.Object({ path: Type.String(), message: Type.String() }), {
+    description: 'What is wrong with which field, parameter or header; empty where it is none of them',
+  });
+  const code = Type.String({ description: 'The stable name of the failure, for programs; there may be new ones' });
+  const data = Type.Union([Type.Object({ code, ...details, errors }), Type.Null()]);
+  return Type.Object({ success: Type.Literal(false), message: Type.String(), data }, { title: 'Failure' });
+}

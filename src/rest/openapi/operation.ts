@@ -13,6 +13,12 @@ export interface Operation {
   readonly isRead?: true;
   /** The status of success, where it is not 200. */
   readonly status?: 201;
+  /** The message of success, for the example of its answer. */
+  readonly message?: string;
+  /** Fields of `data` in that example, where they are not those of its schema. */
+  readonly example?: Readonly<Record<string, unknown>>;
+  /** Codes of failures that not every route of its kind has. */
+  readonly codes?: readonly string[];
   /** Failures that it has beyond those of every route of its kind, by status. */
   readonly failures?: Readonly<Record<number, string>>;
 }

@@ -11,6 +11,8 @@ import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import type { Customer, CustomerChanges, CustomersQuery, NewCustomer } from './schema.js';
 
+const batch = 1000;
+
 /** The merchant's customers that the query names, newest first. A search is for a part of the name, email or phone. */
 export async function listCustomers(
   database: ServicesDatabase,
@@ -24,9 +26,9 @@ export async function listCustomers(
     wanted = wanted.where(sql<boolean>`search_text like ${pattern} escape '\\'`);
   }
   if (query.up_to !== undefined) {
-    const last = await rowOf(database, tenant, query.up_to.toLowerCase());
-    if (last === undefined) throw Refusal.notFound('Customer');
-    wanted = wanted.where('sequence', '<=', last.sequence);
+    const last = await placeOf(database, tenant, query.up_to.toLowerCase());
+    if (last === null) throw Refusal.notFound('Customer');
+    wanted = wanted.where('sequence', '<=', last);
   }
   const complete = await completeUpTo(database, tenant, 'customers', 'sequence');
   if (complete !== null) wanted = wanted.where('sequence', '<=', complete);
@@ -40,6 +42,19 @@ export async function listCustomers(
 export async function findCustomer(database: ServicesDatabase, tenant: Tenant, id: string): Promise<Customer | null> {
   const row = await rowOf(database, tenant, id);
   return row === undefined ? null : toCustomer(row);
+}
+
+/** Where in the list a customer stands, or stood: it may be deleted while its list is read page by page. */
+async function placeOf(database: ServicesDatabase, tenant: Tenant, id: string): Promise<number | null> {
+  const row = await rowOf(database, tenant, id);
+  if (row !== undefined) return row.sequence;
+  const deleted = await database
+    .selectFrom('deleted_customers')
+    .select('sequence')
+    .where(ownedBy(tenant))
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return deleted?.sequence ?? null;
 }
 
 function rowOf(database: ServicesDatabase, tenant: Tenant, id: string) {
@@ -109,10 +124,29 @@ export function updateCustomer(
   );
 }
 
-/** Removes a customer; false where there is none. */
-export async function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: string): Promise<boolean> {
-  const result = await database.deleteFrom('customers').where(ownedBy(tenant)).where('id', '=', id).executeTakeFirst();
-  return result.numDeletedRows > 0n;
+/** Removes a customer but for its place in the list; false where there is none. */
+export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: string, now: Moment): Promise<boolean> {
+  return database.transaction().execute(async (transaction) => {
+    const row = await transaction
+      .deleteFrom('customers')
+      .where(ownedBy(tenant))
+      .where('id', '=', id)
+      .returning('sequence')
+      .executeTakeFirst();
+    if (row === undefined) return false;
+    await transaction
+      .insertInto('deleted_customers')
+      .values({ ...ownerColumns(tenant), id, sequence: row.sequence, deleted_at: now })
+      .execute();
+    return true;
+  });
+}
+
+/** Forgets where customers stood that were deleted then or before, some at a time; true where there may be more. */
+export async function forgetDeletedCustomers(database: ServicesDatabase, until: Moment): Promise<boolean> {
+  const old = database.selectFrom('deleted_customers').select('id').where('deleted_at', '<=', until).limit(batch);
+  const { numDeletedRows } = await database.deleteFrom('deleted_customers').where('id', 'in', old).executeTakeFirst();
+  return numDeletedRows >= BigInt(batch);
 }
 
 async function unlessEmailTaken<Result>(write: () => Promise<Result>): Promise<Result | 'email_taken'> {

@@ -1,9 +1,10 @@
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import { idParams, noQuery } from '../../rest/rest-app.js';
+import { noQuery } from '../../rest/rest-app.js';
 import { answerOnce } from '../idempotency/answer-once.js';
 import { joinAdding } from '../creation-order.js';
+import { recordParams } from '../fields.js';
 import { tenantOf } from '../identity.js';
 import { idIn, type Routes } from '../routes.js';
 import { deleteCustomer, findCustomer, insertCustomer, listCustomers, updateCustomer } from './repository.js';
@@ -22,7 +23,10 @@ export const customerRoutes: Routes = (app, context) => {
     {
       schema: { body: newCustomerBody, querystring: noQuery },
       config: {
-        operation: { summary: 'Create a customer', status: 201, data: customerSchema },
+        operation: {
+          ...{ summary: 'Create a customer', message: 'Customer created' },
+          ...{ status: 201, data: customerSchema, codes: ['email_taken'] },
+        },
       },
     },
     (request, reply) =>
@@ -38,7 +42,9 @@ export const customerRoutes: Routes = (app, context) => {
     list,
     {
       schema: { querystring: customersQuery },
-      config: { operation: { summary: 'Customers, newest first', page: customerSchema } },
+      config: {
+        operation: { summary: 'Customers, newest first', message: 'Customers retrieved', page: customerSchema },
+      },
     },
     async (request) => {
       const paging = pagingOf(request.query);
@@ -50,8 +56,8 @@ export const customerRoutes: Routes = (app, context) => {
   app.get(
     one,
     {
-      schema: { params: idParams, querystring: noQuery },
-      config: { operation: { summary: 'One customer', data: customerSchema } },
+      schema: { params: recordParams, querystring: noQuery },
+      config: { operation: { summary: 'One customer', message: 'Customer retrieved', data: customerSchema } },
     },
     async (request) => {
       const id = idIn(request.params, 'Customer');
@@ -62,8 +68,13 @@ export const customerRoutes: Routes = (app, context) => {
   app.patch(
     one,
     {
-      schema: { params: idParams, body: customerChangesBody, querystring: noQuery },
-      config: { operation: { summary: 'Change fields of a customer', data: customerSchema, failures: emailTaken } },
+      schema: { params: recordParams, body: customerChangesBody, querystring: noQuery },
+      config: {
+        operation: {
+          ...{ summary: 'Change fields of a customer', message: 'Customer updated' },
+          ...{ data: customerSchema, failures: emailTaken, codes: ['email_taken'] },
+        },
+      },
     },
     async (request) => {
       const { params, body } = request;
@@ -75,11 +86,16 @@ export const customerRoutes: Routes = (app, context) => {
   app.delete(
     one,
     {
-      schema: { params: idParams, querystring: noQuery },
-      config: { operation: { summary: 'Delete a customer' } },
+      schema: { params: recordParams, querystring: noQuery },
+      config: { operation: { summary: 'Delete a customer', message: 'Customer deleted' } },
     },
     async (request) => {
-      const isDeleted = await deleteCustomer(database, tenantOf(request), idIn(request.params, 'Customer'));
+      const isDeleted = await deleteCustomer(
+        database,
+        tenantOf(request),
+        idIn(request.params, 'Customer'),
+        clock.now(),
+      );
       if (!isDeleted) throw Refusal.notFound('Customer');
       return success('Customer deleted', null);
     },
@@ -88,6 +104,6 @@ export const customerRoutes: Routes = (app, context) => {
 
 function customerIn(outcome: Customer | 'email_taken' | null): Customer {
   if (outcome === null) throw Refusal.notFound('Customer');
-  if (outcome === 'email_taken') throw new Refusal(409, 'A customer with this email already exists');
+  if (outcome === 'email_taken') throw new Refusal(409, 'A customer with this email already exists', [], 'email_taken');
   return outcome;
 }

@@ -2,7 +2,7 @@ import { line } from '../../rest/line.js';
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { id, moment, textOrNull, uuid } from '../fields.js';
+import { id, moment, optional, textOrNull, uuid } from '../fields.js';
 import { upTo } from '../list-query.js';
 
 const email = Type.String({
@@ -10,29 +10,27 @@ const email = Type.String({
   description: 'an email address, such as ada@example.com',
   examples: ['ada@example.com'],
 });
-const name = line(100);
-const phoneForm = 'a phone number of 5 to 15 digits, with or without a + before them';
 const phone = Type.String({
   pattern: /^\+?[0-9]{5,15}$/,
-  description: phoneForm,
+  description: 'a phone number of 5 to 15 digits, with or without a + before them',
   examples: ['+2348012345678'],
 });
 
 /** The body of `POST /dev/customers`. */
 export const newCustomerBody = Type.Object({
   email,
-  firstName: name,
-  lastName: name,
-  phone: Type.Optional(phone),
+  firstName: line(100, 'Ada'),
+  lastName: line(100, 'Obi'),
+  phone: optional(phone),
 });
 
 /** The body of `PATCH /dev/customers/:id`: the fields to change, of which null takes the phone number away. */
 export const customerChangesBody = Type.Object(
   {
     email: Type.Optional(email),
-    firstName: Type.Optional(name),
-    lastName: Type.Optional(name),
-    phone: Type.Optional(Type.Union([phone, Type.Null()], { description: `${phoneForm}, or null` })),
+    firstName: Type.Optional(line(100, 'Ada')),
+    lastName: Type.Optional(line(100, 'Obi')),
+    phone: optional(phone),
   },
   { minProperties: 1 },
 );
@@ -41,7 +39,7 @@ export const customerChangesBody = Type.Object(
 export const customersQuery = Type.Object({
   ...pagingQuery.properties,
   search: Type.Optional(
-    withPurpose(line(100), 'A part of the name, the email address or the phone number, in whatever case'),
+    withPurpose(line(100, 'ada'), 'A part of the name, the email address or the phone number, in whatever case'),
   ),
   up_to: Type.Optional(upTo(uuid)),
 });
@@ -59,10 +57,10 @@ export type CustomersQuery = Static<typeof customersQuery>;
 export const customerSchema = Type.Object(
   {
     id,
-    email: Type.String(),
-    firstName: Type.String(),
-    lastName: Type.String(),
-    phone: textOrNull,
+    email: Type.String({ examples: ['ada@example.com'] }),
+    firstName: Type.String({ examples: ['Ada'] }),
+    lastName: Type.String({ examples: ['Obi'] }),
+    phone: textOrNull('+2348012345678'),
     createdAt: moment,
     updatedAt: moment,
   },

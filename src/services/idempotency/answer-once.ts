@@ -1,7 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { sql } from '../../database/kysely.js';
 import { tryLock } from '../../database/try-lock.js';
-import { failure } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { tenantOf } from '../identity.js';
 import type { RouteContext } from '../routes.js';
@@ -38,7 +37,7 @@ export async function answerOnce(
   const name = JSON.stringify([tenant.merchantId, tenant.environment, key]);
   const stillRunning = (): Refusal => {
     reply.header('retry-after', '1');
-    return new Refusal(409, 'A request with this Idempotency-Key is still being carried out: try again');
+    return new Refusal(409, stillRunningMessage, [], 'idempotency_in_progress');
   };
   if (running.has(name)) throw stillRunning();
   running.add(name);
@@ -48,7 +47,7 @@ export async function answerOnce(
       if (!(await tryLock(transaction, name))) throw stillRunning();
       const kept = await findAnswer(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)
-        throw new Refusal(422, otherRequest.message, [otherRequest]);
+        throw Refusal.invalid([otherRequest], 'idempotency_key_reused');
       if (kept !== null) return { answer: kept, isRepeated: true };
       const answer = await attempt(transaction, create);
       await keepAnswer(transaction, tenant, key, { ...answer, fingerprint }, clock.now());
@@ -62,6 +61,8 @@ export async function answerOnce(
   }
 }
 
+const stillRunningMessage = 'A request with this Idempotency-Key is still being carried out: try again';
+
 const otherRequest = {
   path: 'Idempotency-Key',
   message: 'This Idempotency-Key was used for another request: give each request a key of its own',
@@ -74,6 +75,6 @@ async function attempt(transaction: ServicesTransaction, create: Create): Promis
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     await sql`rollback to savepoint attempt`.execute(transaction);
-    return { status: error.statusCode, body: failure(error.message, error.problems, error.code) };
+    return { status: error.statusCode, body: error.body };
   }
 }

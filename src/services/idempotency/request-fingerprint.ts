@@ -7,10 +7,11 @@ export function requestFingerprint(route: string, body: unknown): string {
     .digest('hex');
 }
 
-/** A client that repeats a request may well write its fields in another order. */
+/** A client that repeats a request may well write its fields in another order, or null for those that it leaves out. */
 function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join()}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  const fields = Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1));
+  const given = Object.entries(value).filter(([, field]) => field !== null);
+  const fields = given.toSorted(([one], [other]) => (one < other ? -1 : 1));
   return `{${fields.map(([name, field]) => `${JSON.stringify(name)}:${canonicalJson(field)}`).join()}}`;
 }

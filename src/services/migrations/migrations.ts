@@ -2,10 +2,12 @@ import type { Migrations } from '../../database/migrate.js';
 import { services } from './0001-services.js';
 import { payoutsDue } from './0002-payouts-due.js';
 import { ledger } from './0003-ledger.js';
+import { payoutReference } from './0004-payout-reference.js';
 
 /** The services' migrations, oldest first. A released one never changes: the next change is a new one. */
 export const migrations: Migrations = {
   '0001-services': services,
   '0002-payouts-due': payoutsDue,
   '0003-ledger': ledger,
+  '0004-payout-reference': payoutReference,
 };

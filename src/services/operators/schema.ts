@@ -58,7 +58,7 @@ export const operatorWalletSchema = Type.Object(
     balance: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     isDefault: Type.Boolean(),
     /** In whose name it was made; null where that is not known. */
-    createdBy: textOrNull,
+    createdBy: textOrNull('alice'),
     createdAt: moment,
   },
   { title: 'OperatorWallet' },
@@ -88,9 +88,9 @@ export const entrySchema = Type.Object(
     walletId: id,
     status: Type.Enum(['pending', 'successful', 'reversed'], { type: 'string' }),
     reference: Type.String(),
-    reason: textOrNull,
+    reason: textOrNull('Deposit of 2026-01-31'),
     /** In whose name an operator moved it; null for what a payout moved. */
-    actor: textOrNull,
+    actor: textOrNull('alice'),
     payoutId: Type.Union([id, Type.Null()]),
     /** What the wallet held after it. */
     balanceAfter: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),

@@ -9,6 +9,7 @@ import { ownedBy, ownerColumns } from '../owned-by.js';
 import type { ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import { findWallet } from '../wallets/repository.js';
+import { hasReference } from './merchant-reference.js';
 import type { Payout, PayoutsQuery } from './schema.js';
 
 /** A payout to record, and when the worker shall look at it first. */
@@ -27,6 +28,7 @@ export async function listPayouts(
   const { from, to } = createdRangeOf(query);
   let wanted = database.selectFrom('payouts').where(ownedBy(tenant));
   if (query.status !== undefined) wanted = wanted.where('status', '=', query.status);
+  if (query.reference !== undefined) wanted = wanted.where(hasReference(query.reference));
   if (query.walletId !== undefined) {
     const wallet = await findWallet(database, tenant, query.walletId.toLowerCase());
     if (wallet === null) throw Refusal.notFound('Wallet');
@@ -69,6 +71,7 @@ export async function insertPayout(database: ServicesDatabase, tenant: Tenant, p
       amount: payout.amount,
       currency: payout.currency,
       reference: payout.reference,
+      merchant_reference: payout.merchantReference,
       destination_bank_code: payout.destinationBankCode,
       destination_account_number: payout.destinationAccountNumber,
       destination_account_name: payout.destinationAccountName,
@@ -92,6 +95,7 @@ function toPayout(row: Selectable<ServicesTables['payouts']>): Payout {
     amount: row.amount,
     currency: row.currency,
     reference: row.reference,
+    merchantReference: row.merchant_reference,
     destinationBankCode: row.destination_bank_code,
     destinationAccountNumber: row.destination_account_number,
     destinationAccountName: row.destination_account_name,

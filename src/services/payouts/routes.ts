@@ -1,12 +1,14 @@
-import { success, successPage, type Problem } from '../../rest/envelope.js';
+import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import { idParams, noQuery } from '../../rest/rest-app.js';
+import { noQuery } from '../../rest/rest-app.js';
 import { answerOnce } from '../idempotency/answer-once.js';
-import { tenantOf } from '../identity.js';
+import { recordParams } from '../fields.js';
+import { tenantOf, type Environment } from '../identity.js';
 import { idIn, type Routes } from '../routes.js';
 import { findDefaultWallet, findWallet } from '../wallets/repository.js';
 import { createPayout } from './create-payout.js';
+import { claimReference } from './merchant-reference.js';
 import { findPayout, listPayouts } from './repository.js';
 import { bankPayoutBody, payoutSchema, payoutsQuery, recipientPayoutBody } from './schema.js';
 
@@ -25,6 +27,8 @@ export const payoutRoutes: Routes = (app, context) => {
           summary: 'Pay out to a bank account, from a wallet that is named',
           status: 201,
           data: payoutSchema,
+          message: created,
+          codes: ['reference_taken', 'insufficient_balance'],
           failures: { 404: 'There is no such wallet' },
         },
       },
@@ -32,11 +36,14 @@ export const payoutRoutes: Routes = (app, context) => {
     (request, reply) =>
       answerOnce(context, request, reply, async (transaction) => {
         const tenant = tenantOf(request);
-        const { walletId, amount, remarks = null, ...account } = request.body;
+        const { walletId, amount, reference, remarks, ...account } = request.body;
+        const merchantReference = reference ?? null;
+        await claimReference(transaction, tenant, merchantReference);
         const wallet = await findWallet(transaction, tenant, walletId.toLowerCase());
         if (wallet === null) throw Refusal.notFound('Wallet');
-        const destination = { ...account, recipient: null, remarks };
-        return success(created, await createPayout(transaction, context, tenant, { wallet, amount, destination }));
+        const destination = { ...account, recipient: null, remarks: remarks ?? null };
+        const order = { wallet, amount, merchantReference, destination };
+        return success(created, await createPayout(transaction, context, tenant, order));
       }),
   );
 
@@ -49,18 +56,22 @@ export const payoutRoutes: Routes = (app, context) => {
           summary: 'Pay out to a recipient, from the default wallet of the currency',
           status: 201,
           data: payoutSchema,
+          message: created,
+          example: { ...noAccount, recipient: '+2348012345678' },
+          codes: ['reference_taken', 'insufficient_balance', 'no_default_wallet'],
         },
       },
     },
     (request, reply) =>
       answerOnce(context, request, reply, async (transaction) => {
         const tenant = tenantOf(request);
-        const { amount, currency, recipient } = request.body;
+        const { amount, currency, recipient, reference } = request.body;
+        const merchantReference = reference ?? null;
+        await claimReference(transaction, tenant, merchantReference);
         const wallet = await findDefaultWallet(transaction, tenant, currency);
-        const noWallet: Problem = { path: 'currency', message: `There is no default wallet in ${currency}` };
-        if (wallet === null) throw Refusal.invalid([noWallet]);
-        const destination = { ...noAccount, recipient };
-        return success(created, await createPayout(transaction, context, tenant, { wallet, amount, destination }));
+        if (wallet === null) throw noDefaultWallet(currency, tenant.environment);
+        const order = { wallet, amount, merchantReference, destination: { ...noAccount, recipient } };
+        return success(created, await createPayout(transaction, context, tenant, order));
       }),
   );
 
@@ -68,7 +79,7 @@ export const payoutRoutes: Routes = (app, context) => {
     '/dev/payouts',
     {
       schema: { querystring: payoutsQuery },
-      config: { operation: { summary: 'Payouts, newest first', page: payoutSchema } },
+      config: { operation: { summary: 'Payouts, newest first', message: 'Payouts retrieved', page: payoutSchema } },
     },
     async (request) => {
       const paging = pagingOf(request.query);
@@ -80,8 +91,8 @@ export const payoutRoutes: Routes = (app, context) => {
   app.get(
     '/dev/payouts/:id',
     {
-      schema: { params: idParams, querystring: noQuery },
-      config: { operation: { summary: 'One payout', data: payoutSchema } },
+      schema: { params: recordParams, querystring: noQuery },
+      config: { operation: { summary: 'One payout', message: 'Payout retrieved', data: payoutSchema } },
     },
     async (request) => {
       const payout = await findPayout(database, tenantOf(request), idIn(request.params, 'Payout'));
@@ -90,6 +101,14 @@ export const payoutRoutes: Routes = (app, context) => {
     },
   );
 };
+
+/** Only the operator of the services can create a wallet, so the message says what to ask for. */
+function noDefaultWallet(currency: string, environment: Environment): Refusal {
+  const message =
+    `There is no default wallet in ${currency} for the ${environment} environment: ` +
+    `ask your provider to create one (currency ${currency}, environment ${environment})`;
+  return Refusal.invalid([{ path: 'currency', message }], 'no_default_wallet');
+}
 
 const noAccount = {
   destinationBankCode: null,

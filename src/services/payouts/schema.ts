@@ -1,8 +1,21 @@
 import { line } from '../../rest/line.js';
+import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { amount, currency, digits, id, moment, textOrNull, uuid } from '../fields.js';
+import { amount, currency, digits, id, moment, optional, ownReference, textOrNull, uuid } from '../fields.js';
 import { createdQuery, ofWallet, upTo } from '../list-query.js';
+
+/** The merchant's own reference of a payout. In ASCII, so that none looks like another one in a different encoding of its letters. */
+const reference = Type.String({
+  pattern: /^[!-~]{1,64}$/,
+  description: '1 to 64 visible ASCII characters without spaces',
+  examples: ['invoice-42'],
+});
+
+const newReference = optional(
+  reference,
+  'Your own name for this payout, and for no other: a second payout with it is 409',
+);
 
 /** The body of `POST /dev/payouts`: to a bank account, from a wallet that is named. */
 export const bankPayoutBody = Type.Object({
@@ -11,7 +24,8 @@ export const bankPayoutBody = Type.Object({
   destinationAccountNumber: digits(5, 34, '0123456789'),
   destinationAccountName: line(100),
   amount,
-  remarks: Type.Optional(line(255, 'Invoice 42')),
+  remarks: optional(line(255, 'Invoice 42')),
+  reference: newReference,
 });
 
 /** The body of `POST /payouts`: to a recipient, from the merchant's default wallet in the currency. */
@@ -23,6 +37,7 @@ export const recipientPayoutBody = Type.Object({
     description: 'an identifier of 3 to 64 characters: a letter, a digit or +, then letters, digits and . _ @ -',
     examples: ['+2348012345678'],
   }),
+  reference: newReference,
 });
 
 const statuses = ['pending', 'processing', 'successful', 'failed'] as const;
@@ -39,6 +54,9 @@ const status = Type.Enum([...statuses], { type: 'string', description: `one of $
 export const payoutsQuery = Type.Object({
   ...pagingQuery.properties,
   status: Type.Optional(status),
+  reference: Type.Optional(
+    withPurpose(reference, 'Only the payout that was sent with this reference, or whose own reference it is'),
+  ),
   walletId: Type.Optional(ofWallet),
   ...createdQuery,
   up_to: Type.Optional(upTo(uuid)),
@@ -55,13 +73,15 @@ export const payoutSchema = Type.Object(
     status,
     amount,
     currency,
-    reference: Type.String(),
-    destinationBankCode: textOrNull,
-    destinationAccountNumber: textOrNull,
-    destinationAccountName: textOrNull,
-    recipient: textOrNull,
-    remarks: textOrNull,
-    failureReason: textOrNull,
+    reference: ownReference,
+    /** What the merchant sent as `reference`; no other payout of the merchant and environment has it. */
+    merchantReference: textOrNull('invoice-42', 'What was sent as reference'),
+    destinationBankCode: textOrNull('058'),
+    destinationAccountNumber: textOrNull('0123456789'),
+    destinationAccountName: textOrNull('Amina Okafor'),
+    recipient: textOrNull(null),
+    remarks: textOrNull('Invoice 42'),
+    failureReason: textOrNull(null),
     createdAt: moment,
     updatedAt: moment,
   },

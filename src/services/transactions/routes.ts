@@ -1,11 +1,11 @@
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import { idParams, noQuery } from '../../rest/rest-app.js';
+import { noQuery } from '../../rest/rest-app.js';
 import { tenantOf } from '../identity.js';
 import type { Routes } from '../routes.js';
 import { findTransaction, listTransactions } from './repository.js';
-import { transactionNumberForm, transactionSchema, transactionsQuery } from './schema.js';
+import { transactionNumberForm, transactionParams, transactionSchema, transactionsQuery } from './schema.js';
 
 /** The transactions, at both of their addresses. */
 export const transactionRoutes: Routes = (app, { database }) => {
@@ -14,7 +14,13 @@ export const transactionRoutes: Routes = (app, { database }) => {
       path,
       {
         schema: { querystring: transactionsQuery },
-        config: { operation: { summary: 'Transactions, newest first', page: transactionSchema } },
+        config: {
+          operation: {
+            summary: 'Transactions, newest first',
+            message: 'Transactions retrieved',
+            page: transactionSchema,
+          },
+        },
       },
       async (request) => {
         const paging = pagingOf(request.query);
@@ -26,8 +32,10 @@ export const transactionRoutes: Routes = (app, { database }) => {
     app.get(
       `${path}/:id`,
       {
-        schema: { params: idParams, querystring: noQuery },
-        config: { operation: { summary: 'One transaction', data: transactionSchema } },
+        schema: { params: transactionParams, querystring: noQuery },
+        config: {
+          operation: { summary: 'One transaction', message: 'Transaction retrieved', data: transactionSchema },
+        },
       },
       async (request) => {
         const { id } = request.params;

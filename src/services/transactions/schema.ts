@@ -1,6 +1,7 @@
+import { shownAs } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { amount, currency, id, moment } from '../fields.js';
+import { amount, currency, id, moment, ownReference } from '../fields.js';
 import { createdQuery, ofWallet, upTo } from '../list-query.js';
 
 const types = ['credit', 'debit'] as const;
@@ -20,7 +21,14 @@ export const transactionNumberForm = /^[1-9][0-9]{0,14}$/;
 
 const type = Type.Enum([...types], { type: 'string', description: `one of ${types.join(', ')}` });
 const status = Type.Enum([...statuses], { type: 'string', description: `one of ${statuses.join(', ')}` });
-const number = Type.String({ pattern: transactionNumberForm, description: 'the id of a transaction', examples: ['1'] });
+const number = Type.Integer({
+  ...{ minimum: 1, maximum: 999_999_999_999_999 },
+  ...{ description: 'the id of a transaction', examples: [1] },
+});
+const numberText = Type.String({ pattern: transactionNumberForm, description: 'the id of a transaction' });
+
+/** The path of one transaction. Whatever the id is, it is looked for: what cannot be one is not found either. */
+export const transactionParams = Type.Object({ id: shownAs(Type.String(), number) });
 
 /** The query of the list of transactions. */
 export const transactionsQuery = Type.Object({
@@ -29,7 +37,7 @@ export const transactionsQuery = Type.Object({
   status: Type.Optional(status),
   walletId: Type.Optional(ofWallet),
   ...createdQuery,
-  up_to: Type.Optional(upTo(number)),
+  up_to: Type.Optional(upTo(shownAs(numberText, number))),
 });
 
 /** Which transactions are asked for. */
@@ -41,17 +49,17 @@ export type TransactionsQuery = Static<typeof transactionsQuery>;
  */
 export const transactionSchema = Type.Object(
   {
-    id: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    id: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, examples: [1] }),
     /** In minor units, always positive; the type tells the direction. */
     amount,
     currency,
     type,
     status,
-    reference: Type.String(),
+    reference: ownReference,
     walletId: id,
     /** The payout that this movement paid for, or whose money it brought back. */
     payoutId: Type.Union([id, Type.Null()]),
-    balanceAfter: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    balanceAfter: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, examples: [750_000] }),
     createdAt: moment,
   },
   { title: 'Transaction' },

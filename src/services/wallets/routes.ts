@@ -1,7 +1,8 @@
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import { idParams, noQuery } from '../../rest/rest-app.js';
+import { noQuery } from '../../rest/rest-app.js';
+import { recordParams } from '../fields.js';
 import { tenantOf } from '../identity.js';
 import { idIn, type Routes } from '../routes.js';
 import { findWallet, listWallets } from './repository.js';
@@ -13,7 +14,7 @@ export const walletRoutes: Routes = (app, { database }) => {
     '/dev/wallets',
     {
       schema: { querystring: walletsQuery },
-      config: { operation: { summary: 'Wallets, newest first', page: walletSchema } },
+      config: { operation: { summary: 'Wallets, newest first', message: 'Wallets retrieved', page: walletSchema } },
     },
     async (request) => {
       const paging = pagingOf(request.query);
@@ -25,8 +26,8 @@ export const walletRoutes: Routes = (app, { database }) => {
   app.get(
     '/dev/wallets/:id',
     {
-      schema: { params: idParams, querystring: noQuery },
-      config: { operation: { summary: 'One wallet', data: walletSchema } },
+      schema: { params: recordParams, querystring: noQuery },
+      config: { operation: { summary: 'One wallet', message: 'Wallet retrieved', data: walletSchema } },
     },
     async (request) => {
       const wallet = await findWallet(database, tenantOf(request), idIn(request.params, 'Wallet'));

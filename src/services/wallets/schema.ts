@@ -19,8 +19,8 @@ export const walletSchema = Type.Object(
   {
     id,
     currency,
-    balance: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
-    isDefault: Type.Boolean(),
+    balance: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, examples: [1_000_000] }),
+    isDefault: Type.Boolean({ examples: [true] }),
     createdAt: moment,
   },
   { title: 'Wallet' },

@@ -1,0 +1,128 @@
+import type { Problem } from '../rest/envelope.js';
+
+/** A failure of the services: its status, what it says to a program, and how it looks. */
+interface FailureCode {
+  readonly status: number;
+  readonly meaning: string;
+  readonly message: string;
+  readonly problems?: readonly Problem[];
+  readonly details?: Readonly<Record<string, string>>;
+  /** Only the operations that name it have it; the others are possible wherever their status is. */
+  readonly isSpecial?: true;
+}
+
+const amountProblem = { path: 'amount', message: 'Insufficient wallet balance' };
+const noWallet = {
+  path: 'currency',
+  message:
+    'There is no default wallet in NGN for the live environment: ask your provider to create one (currency NGN, environment live)',
+};
+const otherRequest = {
+  path: 'Idempotency-Key',
+  message: 'This Idempotency-Key was used for another request: give each request a key of its own',
+};
+const missing = { path: 'amount', message: 'amount is required' };
+
+/** The codes of the services' failures, `data.code`: documented in docs/services.md, never renamed. */
+const failureCodes = {
+  bad_request: {
+    status: 400,
+    meaning: 'the path or the head of the request cannot be read',
+    message: 'Bad request',
+  },
+  forbidden: {
+    status: 403,
+    meaning: 'the request did not come from the gateway; no merchant sees it',
+    message: 'Forbidden',
+  },
+  not_found: {
+    status: 404,
+    meaning: 'there is no such record, or it is of another merchant or environment',
+    message: 'Wallet not found',
+  },
+  route_not_found: {
+    status: 404,
+    meaning: 'there is no such path',
+    message: 'Route not found',
+    isSpecial: true,
+  },
+  method_not_allowed: {
+    status: 405,
+    meaning: 'the path does not take this method; the header `allow` lists those that it takes',
+    message: 'Method not allowed: this path takes GET, HEAD, POST',
+  },
+  request_timeout: {
+    status: 408,
+    meaning: 'the request did not arrive in time',
+    message: 'Request Timeout',
+  },
+  email_taken: {
+    status: 409,
+    meaning: 'another customer has the email address',
+    message: 'A customer with this email already exists',
+    isSpecial: true,
+  },
+  idempotency_in_progress: {
+    status: 409,
+    meaning: 'a request with this `Idempotency-Key` is still being carried out: send it again after `retry-after`',
+    message: 'A request with this Idempotency-Key is still being carried out: try again',
+    isSpecial: true,
+  },
+  reference_taken: {
+    status: 409,
+    meaning: 'a payout has this `reference` already: `data.payoutId` is its id',
+    message: 'A payout with this reference already exists',
+    details: { payoutId: '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80' },
+    isSpecial: true,
+  },
+  body_too_large: { status: 413, meaning: 'the body has more than 1 MiB', message: 'The body is too large' },
+  unsupported_media_type: {
+    status: 415,
+    meaning: 'the body is not `application/json`, or it is compressed',
+    message: 'Content-Type must be application/json',
+  },
+  idempotency_key_reused: {
+    status: 422,
+    meaning: 'this `Idempotency-Key` was used for another request',
+    message: otherRequest.message,
+    problems: [otherRequest],
+    isSpecial: true,
+  },
+  insufficient_balance: {
+    status: 422,
+    meaning: 'the wallet holds less than the amount',
+    message: amountProblem.message,
+    problems: [amountProblem],
+    isSpecial: true,
+  },
+  no_default_wallet: {
+    status: 422,
+    meaning: 'the merchant has no default wallet in the currency: `message` says what to ask the provider for',
+    message: noWallet.message,
+    problems: [noWallet],
+    isSpecial: true,
+  },
+  validation_failed: {
+    status: 422,
+    meaning: 'fields, query parameters or the body as JSON cannot be accepted: `data.errors` has all of them',
+    message: missing.message,
+    problems: [missing],
+  },
+  headers_too_large: {
+    status: 431,
+    meaning: 'the head of the request has more than 16 KiB',
+    message: 'Request Header Fields Too Large',
+  },
+  internal_error: { status: 500, meaning: 'a failure that nobody foresaw', message: 'Internal error' },
+  service_unavailable: {
+    status: 503,
+    meaning: 'the database is away, or this process stops: send it again after `retry-after`',
+    message: 'Service unavailable',
+  },
+} as const satisfies Readonly<Record<string, FailureCode>>;
+
+/** The stable name by which a program tells a failure of the services. */
+export type ServiceFailureCode = keyof typeof failureCodes;
+
+/** The codes in the order of the documentation, each with what it says. */
+export const failureCodeEntries = Object.entries(failureCodes) as readonly [ServiceFailureCode, FailureCode][];

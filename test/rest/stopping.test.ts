@@ -1,0 +1,58 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import t from 'tap';
+import { createRestApp, type RestApp } from '../../src/rest/rest-app.js';
+
+/** An API that is told to stop while it answers, and what it then sends to requests behind that one on the connection. */
+async function answersWhileStopping(app: RestApp, requests: string): Promise<string> {
+  let release = (): void => undefined;
+  const begun = new Promise<void>((resolve) => {
+    app.get('/slow', async () => {
+      resolve();
+      await new Promise<void>((goOn) => (release = goOn));
+      return { slow: true };
+    });
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
+  await once(socket, 'connect');
+  const answers = text(socket);
+  socket.write('GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n');
+  await begun;
+  const closed = app.close();
+  socket.write(requests);
+  // Node parses what was pipelined before it reads on, so the requests are there when this one is answered.
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  release();
+  await closed;
+  return answers;
+}
+
+t.test('a request that comes while the API stops is answered in the envelope, and may be sent again', async (t) => {
+  let admitted = 0;
+  const app = createRestApp({
+    admit: (one) => {
+      one.addHook('onRequest', (_request, _reply, done) => {
+        admitted += 1;
+        done();
+      });
+    },
+  });
+  const answers = await answersWhileStopping(app, 'GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n');
+  const [first = '', second = ''] = answers.split(/(?=HTTP\/1\.1 )/);
+  t.match(first, /^HTTP\/1\.1 200 OK.*\{"slow":true\}$/s, 'what has begun is answered');
+  t.match(second, /^HTTP\/1\.1 503 Service Unavailable\r\n/);
+  t.match(second, /\r\nretry-after: 1\r\n/i);
+  t.match(second, /\r\ncache-control: no-store\r\n/i);
+  t.match(second, /\r\ncontent-type: application\/json; charset=utf-8\r\n/i);
+  t.match(second, /\r\nconnection: close\r\n/i);
+  const body: unknown = JSON.parse(second.slice(second.indexOf('\r\n\r\n')));
+  t.same(body, {
+    success: false,
+    message: 'Service unavailable',
+    data: { code: 'service_unavailable', errors: [] },
+  });
+  t.equal(admitted, 1, 'and nobody has looked at it');
+});

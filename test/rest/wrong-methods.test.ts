@@ -1,0 +1,97 @@
+import { METHODS } from 'node:http';
+import t from 'tap';
+import { Refusal } from '../../src/rest/refusal.js';
+import { createRestApp, idParams } from '../../src/rest/rest-app.js';
+import Type from '../../src/typebox/typebox.js';
+
+function appOf(isAdmitted: () => boolean) {
+  const app = createRestApp({
+    admit: (one) => {
+      one.addHook('onRequest', (_request, _reply, done) => {
+        done(isAdmitted() ? undefined : new Refusal(403, 'Forbidden'));
+      });
+    },
+  });
+  app.get('/records', () => 'list');
+  app.post('/records', { schema: { body: Type.Object({}) } }, () => 'made');
+  app.get('/records/:id', { schema: { params: idParams } }, () => 'one');
+  app.delete('/records/:id', { schema: { params: idParams } }, () => 'gone');
+  app.post('/orders', { schema: { body: Type.Object({}) } }, () => 'ordered');
+  return app;
+}
+
+const allowed: readonly (readonly [path: string, allow: string])[] = [
+  ['/records', 'GET, HEAD, POST'],
+  ['/records/1', 'DELETE, GET, HEAD'],
+  ['/records/a%20b', 'DELETE, GET, HEAD'],
+  ['/orders', 'POST'],
+  ['/orders?page=1', 'POST'],
+];
+
+t.test('a method that a path does not take is 405, and allow names those that it takes', async (t) => {
+  const app = appOf(() => true);
+  t.teardown(() => app.close());
+  for (const [url, allow] of allowed) {
+    for (const method of METHODS.filter((one) => one !== 'CONNECT')) {
+      const answer = await app.inject({ method: method, url });
+      if (allow.split(', ').includes(method)) {
+        t.not(answer.statusCode, 405, `${method} ${url}`);
+        continue;
+      }
+      t.equal(answer.statusCode, 405, `${method} ${url}`);
+      t.equal(answer.headers.allow, allow, `${method} ${url}`);
+      if (method === 'HEAD') t.equal(answer.body, '');
+      else {
+        t.same(answer.json(), {
+          success: false,
+          message: `Method not allowed: this path takes ${allow}`,
+          data: { code: 'method_not_allowed', errors: [] },
+        });
+      }
+    }
+  }
+});
+
+t.test('a path that there is none of is 404, whatever the method, and names no methods', async (t) => {
+  const app = appOf(() => true);
+  t.teardown(() => app.close());
+  for (const url of ['/', '/record', '/records/1/2', '/RECORDS']) {
+    for (const method of ['GET', 'PUT', 'OPTIONS', 'PROPFIND']) {
+      const answer = await app.inject({ method: method, url });
+      t.equal(answer.statusCode, 404, `${method} ${url}`);
+      t.equal(answer.headers.allow, undefined);
+      t.same(answer.json(), {
+        success: false,
+        message: 'Route not found',
+        data: { code: 'route_not_found', errors: [] },
+      });
+    }
+  }
+});
+
+t.test('the method comes before the body: one of another type, or none, changes nothing', async (t) => {
+  const app = appOf(() => true);
+  t.teardown(() => app.close());
+  for (const [url, status] of [
+    ['/records', 405],
+    ['/nowhere', 404],
+  ] as const) {
+    for (const headers of [{}, { 'content-type': 'text/plain' }, { 'content-type': 'application/json' }]) {
+      const answer = await app.inject({ method: 'PUT', url, headers, payload: '{' });
+      t.equal(answer.statusCode, status, `${url} ${JSON.stringify(headers)}`);
+    }
+  }
+});
+
+t.test('whoever is not let in learns neither paths nor methods', async (t) => {
+  const app = appOf(() => false);
+  t.teardown(() => app.close());
+  for (const url of ['/records', '/orders', '/nowhere']) {
+    for (const method of ['GET', 'PUT', 'OPTIONS', 'PROPFIND']) {
+      const answer = await app.inject({ method: method, url });
+      t.equal(answer.statusCode, 403, `${method} ${url}`);
+      t.equal(answer.headers.allow, undefined);
+      t.same(answer.json(), { success: false, message: 'Forbidden', data: { code: 'forbidden', errors: [] } });
+    }
+  }
+});
