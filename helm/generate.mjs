@@ -20,6 +20,7 @@ const ownedByTheChart = [
   'listen.https.clientCaFile',
   'keyStore.redis.passwordFile',
   'keyStore.redis.caFile',
+  'keyStore.redis.sentinel.passwordFile',
   'keys.pepperFile',
   'keys.recordSecretFile',
   'registry.listen',

@@ -14,3 +14,8 @@ export function productCommand(
   const main = path.resolve(root, 'dist/cli/main.js');
   return ['env', ['-u', 'NODE_OPTIONS', process.execPath, ...nodeArgs, main, ...args]];
 }
+
+/** The options with which a part begins in a new installation: those with a database make it. */
+export function newInstallation(command: string): string[] {
+  return command === 'registry' || command === 'services' ? ['--create'] : [];
+}

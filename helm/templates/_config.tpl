@@ -121,6 +121,15 @@
     {{- $owned = merge $owned (dict "routes" $routes "upstreams" (dict "gateways" (dict "url" "http://127.0.0.1:9"))) -}}
   {{- end -}}
 {{- end -}}
+{{- if has .part (list "gateway" "tor-exits") -}}
+  {{- /* A relative path would start from the directory of the configuration, which nobody can write. */ -}}
+  {{- $settings := ternary .settings .root.Values.gateway (eq .part "gateway") -}}
+  {{- $config := include "merchant-gateway.gatewayConfig" (dict "root" .root "settings" $settings) | fromJson -}}
+  {{- $snapshot := dig "torExits" "snapshotFile" "var/tor-exits.json" $config -}}
+  {{- if not (hasPrefix "/" $snapshot) -}}
+    {{- $owned = mergeOverwrite $owned (dict "torExits" (dict "snapshotFile" (printf "/var/lib/merchant-gateway/%s" $snapshot))) -}}
+  {{- end -}}
+{{- end -}}
 {{- range $name, $secret := include "merchant-gateway.secretsOfPart" . | fromJson -}}
   {{- $file := printf "/etc/merchant-gateway/secrets/%s/%s" $name $secret.key -}}
   {{- $owned = mergeOverwrite $owned (include "merchant-gateway.nest" (dict "option" $secret.option "value" $file) | fromJson) -}}

@@ -3,6 +3,7 @@
 keyPepper: { option: [keys, pepperFile], parts: [gateway, registry] }
 recordSecret: { option: [keys, recordSecretFile], parts: [gateway, registry] }
 redisPassword: { option: [keyStore, redis, passwordFile], parts: [gateway, registry, tor-exits] }
+sentinelPassword: { option: [keyStore, redis, sentinel, passwordFile], parts: [gateway, registry, tor-exits] }
 redisCa: { option: [keyStore, redis, caFile], parts: [gateway, registry, tor-exits] }
 adminToken: { option: [registry, tokenFile], parts: [registry] }
 operatorsToken: { option: [services, operators, tokenFile], parts: [services] }

@@ -15,6 +15,8 @@
 {{- /* A statement of a migration has an hour, in a Job of its own or as the part starts. */}}
 {{- $migrationSeconds := 4500 }}
 {{- $startSeconds := ternary 120 $migrationSeconds (not (empty $isMigratedBefore)) }}
+{{- /* A database is made when the part is new here. Later an empty one is another than was meant. */}}
+{{- $create := ternary list (list "--create") (not (empty (lookup "apps/v1" "Deployment" .root.Release.Namespace $name))) }}
 {{- $volumes := list }}
 {{- $mounts := list }}
 {{- if not $hasPostgres }}
@@ -54,7 +56,7 @@ spec:
       {{- include "merchant-gateway.selectorLabels" $part | nindent 6 }}
   template:
     {{- include "merchant-gateway.pod" (merge (dict
-      "args" (list .part "--config" "/etc/merchant-gateway/config/gateway.yaml")
+      "args" (concat (list .part "--config" "/etc/merchant-gateway/config/gateway.yaml") (ternary list $create (not (empty $isMigratedBefore))))
       "configMap" $name
       "graceSeconds" (add 5 $drainSeconds 10)
       "preStopSeconds" 5
@@ -107,7 +109,7 @@ spec:
   activeDeadlineSeconds: {{ $migrationSeconds }}
   template:
     {{- include "merchant-gateway.pod" (merge (dict
-      "args" (list "database" "migrate" .part "--config" "/etc/merchant-gateway/config/gateway.yaml")
+      "args" (concat (list "database" "migrate" .part "--config" "/etc/merchant-gateway/config/gateway.yaml") $create)
       "configMap" (printf "%s-migration" $name)
       "graceSeconds" 30
     ) $job) | nindent 4 }}

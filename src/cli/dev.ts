@@ -54,6 +54,8 @@ async function dev(
   const { startEmbeddedRegistry } = await import('./dev/embedded-registry.js');
   const { startConfiguredServices } = await import('./start-configured-services.js');
   const { seedDemo } = await import('../services/demo.js');
+  // Its terminal was closed: nobody is left to see what it prints, or to end it.
+  process.on('SIGHUP', () => process.kill(process.pid, 'SIGTERM'));
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     closeLater(() => directory.close());
     await directory.ensureCertificate(now);

@@ -6,11 +6,10 @@ import { configNotes } from '../config/config-notes.js';
 import type { Config } from '../config/schema.js';
 import { startGateway } from '../http/start-gateway.js';
 import type { RunningGateway } from '../http/start-gateway.js';
-import { createLogger } from '../telemetry/logger.js';
-import type { Logger } from '../telemetry/logger.js';
 import { drainGateway } from './drain-gateway.js';
 import { openPorts } from './open-ports.js';
 import { runServer, saveMilliseconds } from './run-server.js';
+import { beginLog, type Beginning } from './start-log.js';
 import { runPrimary, workersProblems } from './workers/primary.js';
 import { answerPrimary, configOfWorker, drainWithoutPrimary, ownWorkerNumber } from './workers/worker.js';
 
@@ -40,12 +39,13 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
   const problems = workers === 1 ? gatewayProblems(config) : workersProblems(config);
   if (problems.length > 0) throw new ConfigError(problems, file);
 
-  const log = createLogger(config.log.level);
+  const { log, build } = beginLog('gateway', config);
   const number = ownWorkerNumber();
   if (number !== null) {
     drainWithoutPrimary();
     try {
-      await runGateway(configOfWorker(config, number), log.child({ worker: number }), number === 1, answerPrimary);
+      const own = { log: log.child({ worker: number }), build };
+      await runGateway(configOfWorker(config, number), own, number === 1, answerPrimary);
     } catch (error) {
       process.channel?.unref(); // the channel to the primary would keep a process whose start failed
       throw error;
@@ -56,7 +56,7 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
   if (workers > 1) {
     await runPrimary(config, log, workers);
   } else {
-    await runGateway(config, log, true, ({ addresses }) => {
+    await runGateway(config, { log, build }, true, ({ addresses }) => {
       log.info(addresses, 'the gateway takes requests');
     });
   }
@@ -65,14 +65,14 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
 /** Runs a gateway in this process. */
 async function runGateway(
   config: Config,
-  log: Logger,
+  { log, build }: Beginning,
   fetchesTorExits: boolean,
   onStarted: (running: RunningGateway) => void,
 ): Promise<void> {
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     const ports = await openPorts(config, log, { fetchesTorExits });
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
-    const running = await startGateway(config, ports, (requests, failure) => {
+    const running = await startGateway(config, { ...ports, build }, (requests, failure) => {
       if (failure === null) log.info({ requests }, 'warmed up');
       else log.warn({ err: failure, requests }, 'the warm-up failed; the first requests may be slow');
     });

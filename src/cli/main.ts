@@ -1,32 +1,19 @@
 #!/usr/bin/env node
-import { once } from 'node:events';
-import { tuneHeap } from './tune-heap.js';
-
+// Nothing is imported before this, and nothing newer is written in this file: an older Node fails at the first word that it
+// does not know, and says nothing of the reason.
+const oldest = { major: 20, minor: 19 };
+const [major, minor] = process.versions.node.split('.').map(Number) as [number, number];
+if (major < oldest.major || (major === oldest.major && minor < oldest.minor)) {
+  process.stderr.write(
+    `merchant-gateway needs Node.js ${oldest.major}.${oldest.minor} or newer, and ${process.execPath} is ` +
+      `${process.versions.node}: install a newer one and start it with that.\n`,
+  );
+  process.exit(1);
+}
 // Without a listener Node opens its debugger, through which any user of this machine could run code here, beside the secrets.
 process.on('SIGUSR1', () => undefined);
-// Before the rest is loaded: V8 sets the next bound when it collects, and the last time before the first requests is while it loads.
-if (process.argv[2] === 'gateway') {
-  tuneHeap();
-  // "Look at your files again", which a start does anyhow: nobody listens yet, and without a listener they end the process.
+// "Look at your files again", which a start does anyhow: nobody listens yet, and without a listener they end the process.
+if (['gateway', 'registry', 'services'].includes(String(process.argv[2]))) {
   for (const signal of ['SIGHUP', 'SIGUSR2']) process.on(signal, () => undefined);
 }
-const { run } = await import('./run.js');
-
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // Whoever reads has gone, as `head` does when it has seen enough: there is nobody to tell.
-  if (error.code !== 'EPIPE') {
-    const lost =
-      'what was printed may be lost. A key that was made and that nobody has seen is to be reset or revoked.';
-    process.stderr.write(`Standard output cannot be written (${error.code ?? error.message}): ${lost}\n`);
-  }
-  process.exit(1);
-});
-
-process.exitCode = await run(process.argv.slice(2), {
-  out: (text) => process.stdout.write(text),
-  err: (text) => process.stderr.write(text),
-  isTerminal: process.stderr.isTTY,
-  drained: async () => {
-    if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain');
-  },
-});
+void import('./program.js');

@@ -1,6 +1,6 @@
-import type { RedisAddress } from '../adapters/redis/connection.js';
+import type { RedisAddress, SentinelAccess } from '../adapters/redis/connection.js';
 import { OperatorError } from '../config/operator-error.js';
-import { readOperatorFile } from '../config/operator-file.js';
+import { readOperatorFile, secret } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
 
 const maxPasswordBytes = 4096;
@@ -12,20 +12,29 @@ export async function redisAddressOf(redis: Config['keyStore']['redis']): Promis
   return {
     url,
     sentinels: sentinel === null ? null : sentinel.servers.map(serverOf),
+    sentinelAccess: sentinel === null ? null : await sentinelAccessOf(sentinel, url),
     masterName: sentinel?.masterName ?? '',
     cluster: cluster === null ? null : cluster.map(serverOf),
     username,
-    password: passwordFile === null ? null : await readPassword(passwordFile),
+    password: await readPassword(passwordFile, 'The password of Redis'),
     ca: caFile === null ? null : await readOperatorFile(caFile, 'The CA certificate', maxPemBytes),
     commandTimeoutMilliseconds,
     replicas,
   };
 }
 
-async function readPassword(file: string): Promise<string> {
-  const contents = await readOperatorFile(file, 'The password', maxPasswordBytes);
+type Sentinel = NonNullable<Config['keyStore']['redis']['sentinel']>;
+
+async function sentinelAccessOf({ username, passwordFile, tls }: Sentinel, url: string): Promise<SentinelAccess> {
+  const password = await readPassword(passwordFile, 'The password of the sentinels');
+  return { username, password, isSecure: tls ?? url.startsWith('rediss:') };
+}
+
+async function readPassword(file: string | null, what: string): Promise<string | null> {
+  if (file === null) return null;
+  const contents = await readOperatorFile(file, what, maxPasswordBytes, secret);
   const password = contents.toString('utf8').replace(/\r?\n$/, '');
-  if (password === '') throw new OperatorError(`The password ${file} is empty.`);
+  if (password === '') throw new OperatorError(`${what} ${file} is empty: write the password into it.`);
   return password;
 }
 

@@ -1,15 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
 import { openRecordsStore } from '../adapters/redis/open-records-store.js';
+import { ConfigError } from '../config/config-error.js';
 import { loadConfig } from '../config/load.js';
 import { configNotes } from '../config/config-notes.js';
+import { startProblems } from '../config/start-problems.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
-import { createLogger } from '../telemetry/logger.js';
 import { readPepper } from './read-pepper.js';
 import { readRecordSeals } from './read-record-seals.js';
 import { redisAddressOf } from './redis-address.js';
 import { redisOutageLog } from './redis-outage-log.js';
-import { runServer } from './run-server.js';
+import { ignoreReloadSignals, runServer } from './run-server.js';
+import { beginLog } from './start-log.js';
 import { systemClock, systemTimers } from './system-clock.js';
 
 /** The registry writes many records at once, and nobody waits for a single one of them. */
@@ -20,12 +22,20 @@ export function registryCommand(): Command {
   return new Command('registry')
     .description('own merchants and keys: system of record, admin API, projection into Redis')
     .option('--config <file>', 'configuration file')
+    .option('--create', 'make the database where there is none, for a new installation')
     .action(registry);
 }
 
-async function registry({ config: file }: { readonly config?: string }): Promise<void> {
+interface RegistryCommandOptions {
+  readonly config?: string;
+  readonly create?: true;
+}
+
+async function registry({ config: file, create }: RegistryCommandOptions): Promise<void> {
   const config = loadConfig({ file });
-  const log = createLogger(config.log.level);
+  const problems = startProblems('registry', config);
+  if (problems.length > 0) throw new ConfigError(problems, file ?? null);
+  const { log, build } = beginLog('registry', config);
   for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
   const { listen, database, tokenFile } = config.registry;
   const { redis, cache } = config.keyStore;
@@ -34,6 +44,7 @@ async function registry({ config: file }: { readonly config?: string }): Promise
   const seals = await readRecordSeals(config.keys.recordSecretFile);
   // Here and not above: no other command needs SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
+  ignoreReloadSignals(log);
   await runServer(config, log, async (closeLater) => {
     let running: RunningRegistry | null = null;
     const outageLog = redisOutageLog(log);
@@ -46,6 +57,8 @@ async function registry({ config: file }: { readonly config?: string }): Promise
     const registry = await startRegistry({
       ...listen,
       databaseUrl: database.url,
+      mayCreate: create === true,
+      build,
       tokenFile,
       store,
       clock: systemClock,

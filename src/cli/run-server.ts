@@ -8,6 +8,14 @@ const marginMilliseconds = 5_000;
 /** What a process that ends by force gives to what is saved. */
 export const saveMilliseconds = 1_000;
 
+/** Has a part that has no file to look at again, and no access log, go on at the signals that ask for that, and say so. */
+export function ignoreReloadSignals(log: Logger): void {
+  for (const signal of ['SIGHUP', 'SIGUSR2'] as const)
+    process.on(signal, () => {
+      log.warn(`${signal} does nothing here: to read the configuration and its files again, restart`);
+    });
+}
+
 /**
  * Starts a server and has it end with the process. A signal is heard from the first moment on, so that what is open by
  * then is closed also when the start is not over.

@@ -3,11 +3,16 @@ import { readCertificate } from '../http/tls/certificate.js';
 import { readToken } from '../rest/bearer-token.js';
 import { startServices, type OperatorsListener, type RunningServices } from '../services/start-services.js';
 import type { Logger } from '../telemetry/logger.js';
+import type { Build } from '../telemetry/process-metrics.js';
 import { openAssertionVerifier } from './open-assertion-verifier.js';
 import { systemClock, systemTimers } from './system-clock.js';
 
-/** Starts the backing services as the configuration has them. */
-export async function startConfiguredServices(config: Config, logger: Logger): Promise<RunningServices> {
+/** Starts the backing services as the configuration has them. @param mayCreate whether a database that is not there is made */
+export async function startConfiguredServices(
+  config: Config,
+  logger: Logger,
+  { mayCreate = true, build }: { readonly mayCreate?: boolean; readonly build?: Build } = {},
+): Promise<RunningServices> {
   const { listen, database, bank, operators } = config.services;
   const { url: databaseUrl, ...pool } = database;
   const { delaySeconds, failingAccounts } = bank;
@@ -16,6 +21,8 @@ export async function startConfiguredServices(config: Config, logger: Logger): P
     ...{
       databaseUrl,
       pool,
+      mayCreate,
+      build,
       assertions: await openAssertionVerifier(config),
       hosts: new Set(Object.values(config.upstreams).map(({ url }) => new URL(url).hostname)),
       clock: systemClock,

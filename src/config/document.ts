@@ -10,7 +10,8 @@ const heading = [
   'The configuration of merchant-gateway: every option, with the value that it has when it is absent.',
   'One file serves all the commands. A value may hold ${VAR} or ${VAR:-default} from the environment; $${ stands for ' +
     '${ itself. Where a plain value holds a variable, it may become a number, true, false or null; a quoted one stays ' +
-    'a text. Between { } and [ ] such a value needs quotes. Secrets are given as files.',
+    'a text. Between { } and [ ] such a value needs quotes. Secrets are given as files. Relative paths start from the ' +
+    'directory of this file, also those that are defaults; without a file, from the working directory.',
 ];
 
 /** The documented default: a configuration file with each option, its description and its default. */

@@ -2,6 +2,7 @@ import { Check } from '../typebox/typebox.js';
 import { ConfigError } from './config-error.js';
 import type { Problem } from './config-error.js';
 import { checkedText, readConfigFile } from './config-file.js';
+import { baseOf, resolvePaths } from './relative-paths.js';
 import { ruleProblems } from './rules.js';
 import type { RuleProblem } from './rule.js';
 import { configSchema } from './schema.js';
@@ -22,17 +23,19 @@ export interface ConfigSource {
 }
 
 /**
- * Reads, completes and checks a configuration. It connects to nothing and opens none of the files that it names.
+ * Reads, completes and checks a configuration, and makes its paths absolute. It connects to nothing and opens none of the files
+ * that it names.
  * @throws ConfigError with everything that is wrong
  */
 export function loadConfig({ file, text, presets = {}, env = process.env }: ConfigSource = {}): Config {
   const source = readYaml(text === undefined ? fileText(file) : checkedText(text, file ?? null), env);
   const { value, problems } = validate(configSchema, layer(configSchema, presets, source.value));
-  const config = deepFreeze(value);
+  const config = value;
   if (!Check(configSchema, config)) throw new Error('a default or an example of the schema is not of its form');
   const wrong = [...source.problems, ...problems.filter(({ path }) => !source.unread.has(path))];
-  const all = [...wrong, ...soundRuleProblems(config, wrong)];
-  if (all.length === 0) return config;
+  const resolved = resolvePaths(configSchema, config, baseOf(file), (path) => source.lines.has(path));
+  const all = [...wrong, ...soundRuleProblems(config, wrong), ...resolved.problems];
+  if (all.length === 0) return deepFreeze(resolved.value) as Config;
   const located = all.map((problem) => withLine(problem, source.lines));
   throw new ConfigError(located.toSorted(byLine), file ?? null);
 }

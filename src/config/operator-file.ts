@@ -1,4 +1,5 @@
 import { open } from 'node:fs/promises';
+import path from 'node:path';
 import { OperatorError } from './operator-error.js';
 
 const chunkBytes = 64 * 1024;
@@ -10,24 +11,45 @@ const reasons: Readonly<Record<string, string>> = {
   EISDIR: 'it is a directory',
 };
 
+/** Whether contents are a secret, which not every user of the machine may be able to read. */
+export type IsSecret = (contents: Buffer) => boolean;
+
+/** For a file that is a secret, whatever is in it. */
+export const secret: IsSecret = () => true;
+/** For a file of keys, which are secret where one of them is private. */
+export const privateKeys: IsSecret = (contents) => contents.includes('PRIVATE KEY');
+const nothingSecret: IsSecret = () => false;
+
 /**
  * Reads a file that the configuration names.
  * @param what the file's part, as the sentence begins: `The certificate`
- * @throws OperatorError with one sentence when it cannot be read or is larger than `maxBytes`
+ * @throws OperatorError with one sentence when it cannot be read, is larger than `maxBytes`, or is a secret of everybody's
  */
-export async function readOperatorFile(file: string, what: string, maxBytes: number): Promise<Buffer> {
-  let bytes: Buffer | null;
+export async function readOperatorFile(
+  file: string,
+  what: string,
+  maxBytes: number,
+  isSecret: IsSecret = nothingSecret,
+): Promise<Buffer> {
+  let read: { readonly bytes: Buffer; readonly mode: number } | null;
   try {
-    bytes = await readBounded(file, maxBytes);
+    read = await readBounded(file, maxBytes);
   } catch (error) {
     const reason = fileProblemOf(error);
-    if (!secretForm.test(file)) throw new OperatorError(`${what} ${file} cannot be read: ${reason}.`, { cause: error });
+    if (!looksLikeSecret(file)) throw new OperatorError(`${what} ${file} cannot be read: ${reason}.`, { cause: error });
     // Without its cause, which names the file too.
     throw new OperatorError(
       `${what} cannot be read: ${reason}. Its name looks like a secret, so it is not repeated here: put a secret into a file, and give the name of that, with ./ before it if it is as long as this one.`,
     );
   }
-  if (bytes === null) throw new OperatorError(`${what} ${file} is larger than ${maxBytes} bytes.`);
+  if (read === null) throw new OperatorError(`${what} ${file} is larger than ${maxBytes} bytes.`);
+  const { bytes, mode } = read;
+  if ((mode & othersAccess) !== 0 && isSecret(bytes)) {
+    const octal = (mode & 0o777).toString(8).padStart(4, '0');
+    throw new OperatorError(
+      `${what} ${file} is open to every user of this machine (mode ${octal}): chmod 0640 ${file}`,
+    );
+  }
   return bytes;
 }
 
@@ -37,17 +59,35 @@ export function fileProblemOf(error: unknown): string {
   return reasons[code] ?? (code || 'unknown reason');
 }
 
+/** Stands between a directory and a name in it that could be a secret, so that the name can still be told apart. */
+const mark = '/./';
+
+/** The path of a file whose name is relative to a directory. One that could be a secret stays recognisable. */
+export function absolutePath(directory: string, file: string): string {
+  return secretForm.test(file) ? `${directory}${mark}${file}` : path.resolve(directory, file);
+}
+
+function looksLikeSecret(file: string): boolean {
+  const at = file.indexOf(mark);
+  return secretForm.test(at === -1 ? file : file.slice(at + mark.length));
+}
+
 /** A secret that was given where its file is to be named: long, and not begun as a path is. Base64 has slashes too. */
 const secretForm = /^[A-Za-z0-9_+-][A-Za-z0-9._~+/=-]{31,}$/;
 
+/** To read or to write it. The group may: a pod's secrets belong to root, and to the group of the pod. */
+const othersAccess = 0o006;
+
 /** Not by the size that the file system tells: a pipe and a device have none, and would fill the memory. */
-async function readBounded(file: string, maxBytes: number): Promise<Buffer | null> {
+async function readBounded(file: string, maxBytes: number): Promise<{ bytes: Buffer; mode: number } | null> {
   const handle = await open(file, 'r');
   try {
+    const stats = await handle.stat();
+    const mode = stats.isFile() ? stats.mode : 0;
     const chunks: Buffer[] = [];
     for (let length = 0; length <= maxBytes;) {
       const { bytesRead, buffer } = await handle.read(Buffer.alloc(chunkBytes), 0, chunkBytes, null);
-      if (bytesRead === 0) return Buffer.concat(chunks);
+      if (bytesRead === 0) return { bytes: Buffer.concat(chunks), mode };
       chunks.push(buffer.subarray(0, bytesRead));
       length += bytesRead;
     }

@@ -6,6 +6,7 @@ export const redisRules: readonly Rule[] = [
   redisUrlIsUrl,
   authorityIsForRediss,
   sentinelsAreNamed,
+  sentinelUserHasPassword,
   clusterStandsAlone,
   sharedRateIsCounted,
 ];
@@ -25,8 +26,8 @@ function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
 
 /** A file without effect would look like protection: what goes to Redis would be read by anybody on the way. */
 function authorityIsForRediss({ keyStore }: Config): RuleProblem[] {
-  const { url, caFile } = keyStore.redis;
-  if (caFile === null || url.startsWith('rediss:')) return [];
+  const { url, caFile, sentinel } = keyStore.redis;
+  if (caFile === null || url.startsWith('rediss:') || sentinel?.tls === true) return [];
   const message = 'is for rediss://, with sentinel and cluster too; expected null, or rediss:// in keyStore.redis.url';
   return [{ path: 'keyStore.redis.caFile', message, others: ['keyStore.redis.url'] }];
 }
@@ -34,6 +35,15 @@ function authorityIsForRediss({ keyStore }: Config): RuleProblem[] {
 function sentinelsAreNamed({ keyStore }: Config): RuleProblem[] {
   if (keyStore.redis.sentinel?.servers.length !== 0) return [];
   return [{ path: 'keyStore.redis.sentinel.servers', message: 'expected at least one sentinel' }];
+}
+
+/** A user is named by AUTH, with a password; without one nothing would be sent. */
+function sentinelUserHasPassword({ keyStore }: Config): RuleProblem[] {
+  const { sentinel } = keyStore.redis;
+  if ((sentinel?.username ?? null) === null || sentinel?.passwordFile !== null) return [];
+  const path = 'keyStore.redis.sentinel.passwordFile';
+  const message = 'expected the file of the password of keyStore.redis.sentinel.username';
+  return [{ path, message, others: ['keyStore.redis.sentinel.username'] }];
 }
 
 function clusterStandsAlone({ keyStore }: Config): RuleProblem[] {

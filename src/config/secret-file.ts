@@ -1,5 +1,5 @@
 import { OperatorError } from './operator-error.js';
-import { readOperatorFile } from './operator-file.js';
+import { readOperatorFile, secret as isSecret } from './operator-file.js';
 
 const maxSecretBytes = 4096;
 const minSecretBytes = 16;
@@ -8,7 +8,7 @@ const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 /**
  * Reads a secret's file; a line end behind it is the editor's, not the secret's.
  * @param what the secret, as the sentence begins: `The pepper`
- * @throws OperatorError when it cannot be read is too short, or has at an end what nobody sees
+ * @throws OperatorError when it cannot be read, everybody can read it, it is too short, or has at an end what nobody sees
  */
 export async function readSecretFile(file: string, what: string): Promise<Buffer> {
   return secretIn(file, what);
@@ -29,7 +29,7 @@ export async function readSecretLines(file: string, what: string, minBytes: numb
 }
 
 async function secretIn(file: string, what: string): Promise<Buffer> {
-  const contents = await readOperatorFile(file, what, maxSecretBytes);
+  const contents = await readOperatorFile(file, what, maxSecretBytes, isSecret);
   const secret = Buffer.from(contents.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
   // Invisible in an editor, and part of the secret: what was made elsewhere of the same text would be another one.
   if (secret.subarray(0, 3).equals(byteOrderMark))

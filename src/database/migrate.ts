@@ -11,11 +11,17 @@ const lockWaitMilliseconds = 5000;
 
 /**
  * Runs the migrations that this database has not seen, in one transaction.
+ * @param missing thrown where it has seen none; null: it is a new one
  * @throws DatabaseError where one fails, where the database has seen one that is not among these, or cannot keep every text
  */
-export async function migrate<Tables>(database: Kysely<Tables>, migrations: Migrations): Promise<void> {
+export async function migrate<Tables>(
+  database: Kysely<Tables>,
+  migrations: Migrations,
+  missing: DatabaseError | null = null,
+): Promise<void> {
   await requireUtf8(database);
   const applied = await appliedMigrations(database);
+  if (missing !== null && applied.length === 0) throw missing;
   const unknown = applied.find((name) => !Object.hasOwn(migrations, name));
   if (unknown !== undefined && !applied.some((name) => Object.hasOwn(migrations, name))) {
     throw new DatabaseError(

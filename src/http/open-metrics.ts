@@ -2,6 +2,7 @@ import { preloadStates } from '../gateway/ports.js';
 import type { HeldFigures, KeyStore, PreloadFigures, RecordFigures, TorExits, TraceExport } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
+import type { Build } from '../telemetry/process-metrics.js';
 import { refusedConnections } from './create-server.js';
 import type { Listener } from './listener.js';
 import type { Readiness } from './readiness.js';
@@ -15,6 +16,7 @@ interface MeasuredParts {
   readonly torExits: TorExits;
   readonly accessLog: LineSink;
   readonly traces: TraceExport | null;
+  readonly build?: Build | undefined;
 }
 
 /** Opens the metrics of a gateway, with what its parts count. */
@@ -25,7 +27,7 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
     keyStoreProblem: () => keyStore.unavailableReason(),
     accessLog,
   };
-  const metrics = new GatewayMetrics(environment, state, refusedConnections);
+  const metrics = new GatewayMetrics(environment, state, refusedConnections, parts.build);
   metrics.watchTorExits(() => torExits.status());
   const ofCache = (of: (half: HeldFigures) => number) => (): Record<string, number> => {
     const figures = recordCache();

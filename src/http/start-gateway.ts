@@ -9,17 +9,15 @@ import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import type { LineSink } from '../telemetry/line-sink.js';
-import type { GatewayMetrics } from '../telemetry/metrics.js';
-import { BadKeyThrottle } from './bad-key-throttle.js';
+import type { Build } from '../telemetry/process-metrics.js';
+import { openBrakes } from './brakes.js';
 import { nextRequestMilliseconds } from './connections.js';
 import { listen } from './listen.js';
 import type { ListenAddress } from './listen.js';
 import { createListener } from './listener.js';
 import type { Listener } from './listener.js';
-import { LoopWatch } from './loop-watch.js';
 import { createManagement } from './management.js';
 import type { Health } from './management.js';
-import { MerchantRate } from './merchant-rate.js';
 import { openMetrics, showLoad, showTls } from './open-metrics.js';
 import { Readiness } from './readiness.js';
 import { RequestLog } from './request-log.js';
@@ -47,6 +45,8 @@ export interface GatewayPorts {
   readonly accessLog: LineSink;
   /** The access log's secret, for the fingerprints of keys; null: none. */
   readonly logSecret: LogSecret;
+  /** What runs; left out: nobody says. */
+  readonly build?: Build | undefined;
   /** Where traces are kept; null: nowhere. */
   readonly traces: TraceExport | null;
   /** Told of a failure that was not foreseen, with the id of its request. */
@@ -213,30 +213,6 @@ async function closePorts({ torExits, geoIp, sharedRate, keyStore, accessLog, tr
   const written = [accessLog.close(graceMilliseconds), traces?.close(graceMilliseconds)];
   // Together: where nothing answers each takes its whole time, and the log would come last.
   await Promise.all([...written, torExits.close(), sharedRate?.close(), keyStore.close()]);
-}
-
-/** What slows down those who ask too much. */
-function openBrakes(config: Config, sharedRate: SharedRate | null, metrics: GatewayMetrics) {
-  const throttle = config.throttle.enabled ? new BadKeyThrottle(config.throttle) : null;
-  const { requestsPerSecond, burst } = config.rateLimit;
-  const merchantRate = requestsPerSecond === null ? null : new MerchantRate({ requestsPerSecond, burst }, sharedRate);
-  const loopWatch = new LoopWatch(config.limits.eventLoopDelayMilliseconds);
-  metrics.gauge('gateway_throttled_sources', 'Sources that are throttled after many bad keys.', () =>
-    throttle === null ? 0 : throttle.throttled,
-  );
-  metrics.counterByWord(
-    'gateway_rate_limit_counts_total',
-    'Requests that were counted for rateLimit.shared: together with all gateways, or alone because Redis did not count.',
-    'how',
-    () => merchantRate?.figures ?? {},
-  );
-  metrics.gauge(
-    'gateway_overloaded',
-    '1 while requests are refused because the event loop is late.',
-    () => (loopWatch.problem() === null ? 0 : 1),
-    'max',
-  );
-  return { throttle, merchantRate, loopWatch };
 }
 
 /**

@@ -1,5 +1,5 @@
 import { WriteProbe } from '../database/write-probe.js';
-import { ApiMetrics } from '../rest/api-metrics.js';
+import { ApiMetrics, type ApiBuild } from '../rest/api-metrics.js';
 import { describeRoutes } from '../rest/openapi/describe-routes.js';
 import { requireToken } from '../rest/bearer-token.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
@@ -39,6 +39,8 @@ export interface RegistryOptions {
   /** `keyStore.cache.maxStaleSeconds` of the gateways. */
   readonly maxStaleSeconds: number;
   readonly logger?: Logger | undefined;
+  /** What runs; left out: nobody says. */
+  readonly build?: ApiBuild | undefined;
 }
 
 /** What may be asked of a gateway whose own limit is not known: at least the default of `maxStaleSeconds`. */
@@ -56,7 +58,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   const app = createRestApp({ logger, admit: requireToken(token) });
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
-  showRegistry(new ApiMetrics(app, 'registry'), { ...sources, writes });
+  showRegistry(new ApiMetrics(app, 'registry', options.build), { ...sources, writes });
   const context = {
     ...options,
     onChange: () => {

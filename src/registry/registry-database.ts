@@ -1,6 +1,5 @@
 import type { Kysely } from '../database/kysely.js';
-import type { DatabaseOptions } from '../database/open-database.js';
-import { openMigrated } from '../database/open-migrated.js';
+import { openMigrated, type MigratedOptions } from '../database/open-migrated.js';
 import { migrations } from './migrations/migrations.js';
 import type { RegistryTables } from './tables.js';
 
@@ -8,7 +7,7 @@ import type { RegistryTables } from './tables.js';
 export type RegistryDatabase = Kysely<RegistryTables>;
 
 /** Where the database is, and the name of the history that begins if it is a new one. */
-export interface RegistryDatabaseOptions extends DatabaseOptions {
+export interface RegistryDatabaseOptions extends MigratedOptions {
   readonly generation: string;
 }
 

@@ -15,6 +15,8 @@ export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projec
   readonly port: number;
   /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
+  /** Whether a database that is not there, or is empty, is made; left out: it is. */
+  readonly mayCreate?: boolean | undefined;
   /** File with the bearer token of administrators. */
   readonly tokenFile: string | null;
 }
@@ -44,13 +46,18 @@ export async function startRegistry({
   host,
   port,
   databaseUrl,
+  mayCreate = true,
   tokenFile,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
   const { clock, random } = options;
   const token = await readToken(tokenFile, 'registry.tokenFile');
   const newGeneration = (): string => newId('r', clock.now(), random);
-  const database = await openRegistryDatabase({ url: databaseUrl, generation: newGeneration() });
+  const database = await openRegistryDatabase({
+    url: databaseUrl,
+    generation: newGeneration(),
+    existingOf: mayCreate ? undefined : 'registry',
+  });
   const session = openSession({ url: databaseUrl }, () => {
     projector.wake();
   });

@@ -1,6 +1,10 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { collectProcessMetrics } from '../telemetry/process-metrics.js';
+import type { Build } from '../telemetry/process-metrics.js';
 import type { RestApp } from './rest-app.js';
+
+/** What runs. */
+export type ApiBuild = Build;
 
 const buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
@@ -16,9 +20,9 @@ export class ApiMetrics {
    * Counts the requests to the routes that are added after this, but for those that are open to everybody.
    * @param part what the names of its metrics begin with
    */
-  constructor(app: RestApp, part: 'registry' | 'services') {
+  constructor(app: RestApp, part: 'registry' | 'services', build?: Build) {
     const registers = [this.#registry];
-    collectProcessMetrics(this.#registry);
+    collectProcessMetrics(this.#registry, part, build);
     const requests = new Counter({
       name: `${part}_requests_total`,
       help: 'Requests, by route (none where no route has the path), method and status.',

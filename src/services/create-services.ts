@@ -1,6 +1,6 @@
 import { WriteProbe } from '../database/write-probe.js';
 import type { Logger } from '../rest/answer-errors.js';
-import { ApiMetrics } from '../rest/api-metrics.js';
+import { ApiMetrics, type ApiBuild } from '../rest/api-metrics.js';
 import { describeRoutes, type OpenApi } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import type { AssertionVerifier } from './assertion-verifier.js';
@@ -18,6 +18,8 @@ import { walletRoutes } from './wallets/routes.js';
 /** What the services are made with. */
 export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   readonly logger?: Logger | undefined;
+  /** What runs; left out: nobody says. */
+  readonly build?: ApiBuild | undefined;
   /** Proves that the gateway speaks. Null: it is believed because it speaks from this machine. */
   readonly assertions: AssertionVerifier | null;
   /** Names by which the gateway calls this machine where nothing proves it, in lower case; loopback ones need not be among them. */
@@ -36,7 +38,7 @@ export interface Services {
 
 /** Makes the backing services: transactions, payouts, wallets and customers, behind the gateway. */
 export function createServices(services: ServicesOptions): Services {
-  const { logger, assertions, hosts = new Set<string>(), connections, ledger, ...options } = services;
+  const { logger, build, assertions, hosts = new Set<string>(), connections, ledger, ...options } = services;
   const app = createRestApp({
     logger,
     admit: (app) => {
@@ -45,7 +47,7 @@ export function createServices(services: ServicesOptions): Services {
   });
   if (connections !== null) shareConnections(app, connections);
   const openApi = describeRoutes(app, servicesDescription);
-  const metrics = new ApiMetrics(app, 'services');
+  const metrics = new ApiMetrics(app, 'services', build);
   const context = { ...options, running: new Set<string>() };
   for (const addRoutes of [transactionRoutes, payoutRoutes, walletRoutes, customerRoutes]) addRoutes(app, context);
   addHealth(app, metrics, {

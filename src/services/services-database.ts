@@ -1,6 +1,5 @@
 import type { Kysely, Transaction } from '../database/kysely.js';
-import type { DatabaseOptions } from '../database/open-database.js';
-import { openMigrated } from '../database/open-migrated.js';
+import { openMigrated, type MigratedOptions } from '../database/open-migrated.js';
 import { migrations } from './migrations/migrations.js';
 import type { ServicesTables } from './tables.js';
 
@@ -14,6 +13,6 @@ export type ServicesTransaction = Transaction<ServicesTables>;
  * Opens the services' database and brings it up to date.
  * @throws DatabaseError
  */
-export function openServicesDatabase(options: DatabaseOptions): Promise<ServicesDatabase> {
+export function openServicesDatabase(options: MigratedOptions): Promise<ServicesDatabase> {
   return openMigrated<ServicesTables>(options, migrations);
 }

@@ -22,6 +22,8 @@ export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock'
   /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
   readonly pool?: PoolOptions | undefined;
+  /** Whether a database that is not there, or is empty, is made; left out: it is. */
+  readonly mayCreate?: boolean | undefined;
   /** The machine's, in milliseconds since 1970. */
   readonly clock: { now(): number };
   readonly timers: Timers;
@@ -62,12 +64,17 @@ export async function startServices({
   port,
   databaseUrl,
   pool = defaultPool,
+  mayCreate = true,
   clock,
   timers,
   operators = null,
   ...rest
 }: StartOptions): Promise<RunningServices> {
-  const database = await openServicesDatabase({ url: databaseUrl, pool });
+  const database = await openServicesDatabase({
+    url: databaseUrl,
+    pool,
+    existingOf: mayCreate ? undefined : 'services',
+  });
   const { logger } = rest;
   const options = { ...rest, database, clock: databaseClock(database, clock) };
   const connections = isPostgres(database) ? new FairConnections({ pool, timers }) : null;

@@ -6,6 +6,7 @@ import { DurationHistogram } from './duration-histogram.js';
 import type { DurationHistogramOptions } from './duration-histogram.js';
 import type { LineSink } from './line-sink.js';
 import { collectProcessMetrics } from './process-metrics.js';
+import type { Build } from './process-metrics.js';
 import { RequestCounts } from './request-counts.js';
 import type { RequestLabels } from './request-counts.js';
 import { registerTorExitMetrics } from './tor-exit-metrics.js';
@@ -59,9 +60,9 @@ export class GatewayMetrics {
   readonly #tlsReloads: Counter<'result'>;
 
   /** @param refusals every reason for which a connection may be refused */
-  constructor(environment: string, state: GatewayState, refusals: readonly string[] = []) {
+  constructor(environment: string, state: GatewayState, refusals: readonly string[] = [], build?: Build) {
     const registers = [this.#registry];
-    collectProcessMetrics(this.#registry);
+    collectProcessMetrics(this.#registry, 'gateway', build);
     const requests = this.#requests;
     new Counter({
       name: 'gateway_requests_total',

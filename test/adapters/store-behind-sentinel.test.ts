@@ -1,7 +1,10 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
+import type { RedisAddress } from '../../src/adapters/redis/connection.js';
 import { RedisRecordsStore } from '../../src/adapters/redis/redis-records-store.js';
+import { makeCertificate } from '../http/certificates.js';
 import { startRedis, withoutRedis } from './redis-server.js';
+import type { Teardown } from './redis-server.js';
 
 // The registry looks as soon as it has started, before it is connected. The connections were given up then, for good: it never
 // projected anything behind Sentinel.
@@ -28,3 +31,43 @@ t.test('a store that is looked at before it is connected is found', { skip: with
   }
   t.match(found, { meta: null, revision: 0 });
 });
+
+t.test('sentinels with a user and a password of their own, over TLS or not', { skip: withoutRedis }, async (t) => {
+  const certificate = await makeCertificate();
+  const master = await startRedis(t, ['user default on >of-redis ~* &* +@all']);
+  const monitoring = [
+    `sentinel monitor mymaster 127.0.0.1 ${master.port} 1`,
+    'sentinel auth-pass mymaster of-redis',
+    'user default off',
+    'user gateway on >of-sentinels ~* &* +@all',
+  ];
+  for (const secure of [null, certificate]) {
+    const sentinel = await startRedis(t, monitoring, ['--sentinel'], secure);
+    const open = (password: string | null) =>
+      openStore(t, {
+        ...{ url: 'redis://ignored:1', masterName: 'mymaster', cluster: null },
+        ...{ username: null, password: 'of-redis', ca: Buffer.from(certificate.cert) },
+        sentinels: [{ host: 'localhost', port: sentinel.port }],
+        sentinelAccess: { username: 'gateway', password, isSecure: secure !== null },
+        commandTimeoutMilliseconds: 1_000,
+      });
+    t.match(await found(open('of-sentinels'), 10_000), { meta: null, revision: 0 }, `TLS: ${secure !== null}`);
+    t.equal(await found(open('of-redis'), 500), null, 'the password of Redis is not that of the sentinels');
+  }
+});
+
+function openStore(t: Teardown, address: RedisAddress): RedisRecordsStore {
+  const store = new RedisRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
+  t.teardown(() => store.close());
+  return store;
+}
+
+/** What a store says when it is looked at, once it answers; null where it does not in this time. */
+async function found(store: RedisRecordsStore, milliseconds: number) {
+  for (const end = Date.now() + milliseconds; Date.now() < end;) {
+    const state = await store.look().catch(() => null);
+    if (state !== null) return state;
+    await wait(20);
+  }
+  return null;
+}

@@ -10,6 +10,7 @@ import path from 'node:path';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis, type RedisServer } from '../adapters/redis-server.js';
 import type { Target } from './load/connection.js';
+import { newInstallation } from '../product-command.js';
 
 const main = path.resolve('dist/cli/main.js');
 const startSeconds = 60;
@@ -92,9 +93,9 @@ export async function startDeployment(
   const token = randomBytes(32).toString('hex');
   await Promise.all([
     writeFile(file('cert.txt'), cert),
-    writeFile(file('key.txt'), key),
-    writeFile(file('token.txt'), token),
-    writeFile(file('record-secret.txt'), randomBytes(32).toString('hex')),
+    writeFile(file('key.txt'), key, { mode: 0o600 }),
+    writeFile(file('token.txt'), token, { mode: 0o600 }),
+    writeFile(file('record-secret.txt'), randomBytes(32).toString('hex'), { mode: 0o600 }),
   ]);
   const configFile = file('config.yaml');
   await writeFile(
@@ -116,7 +117,7 @@ log: { level: info }
   );
 
   async function start(command: string, started: RegExp): Promise<{ child: ChildProcess; match: string }> {
-    const child = spawn(process.execPath, [main, command, '--config', configFile], {
+    const child = spawn(process.execPath, [main, command, '--config', configFile, ...newInstallation(command)], {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     t.teardown(async () => {

@@ -14,7 +14,7 @@ import { run as runCommand } from '../../src/cli/run.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { ask, liveKey, recordsOf } from '../http/harness.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { productCommand } from '../product-command.js';
+import { newInstallation, productCommand } from '../product-command.js';
 
 const isRoot = process.getuid?.() === 0;
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
@@ -336,7 +336,7 @@ services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}
 `,
   );
   const start = async (command: string, env: Record<string, string>) => {
-    const child = spawn(...productCommand([command, '--config', file('config.yaml')]), {
+    const child = spawn(...productCommand([command, '--config', file('config.yaml'), ...newInstallation(command)]), {
       stdio: 'pipe',
       env: { ...process.env, ...env },
     });

@@ -10,7 +10,7 @@ import type { Test } from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../http/harness.js';
-import { productCommand } from '../product-command.js';
+import { newInstallation, productCommand } from '../product-command.js';
 
 const token = 'an-administrators-token-of-enough-characters';
 
@@ -99,7 +99,11 @@ upstreams: { transactions: { url: "${upstream.url}" } }
 routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
 `,
     );
-    const child = spawn(...productCommand([command, '--config', file(`${name}.yaml`)], [], root), { stdio: 'pipe' });
+    // The former release makes a database whether it is asked or not.
+    const own = path.resolve(root) === process.cwd() ? newInstallation(command) : [];
+    const child = spawn(...productCommand([command, '--config', file(`${name}.yaml`), ...own], [], root), {
+      stdio: 'pipe',
+    });
     t.teardown(() => child.kill('SIGKILL'));
     child.stdout.resume();
     let log = '';

@@ -104,6 +104,9 @@ for (const version of versions) {
   t.test(`the configuration of ${version} says what it said`, (t) => {
     const config = loadConfig({ text: read('gateway.yaml'), env: {} });
     const { upstreams, ...said } = parse(read('gateway.yaml')) as Record<string, unknown>;
+    // Paths are absolute now; this configuration has one that is not.
+    const services = said.services as { database: { url: string } };
+    services.database.url = services.database.url.replace(/^sqlite:/, (scheme) => `${scheme}${process.cwd()}/`);
     t.match(config, said, 'each option has the value that it was given');
     t.match(config.upstreams, {
       core: (upstreams as Record<string, object>).core,

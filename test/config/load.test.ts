@@ -48,17 +48,17 @@ t.test('what a file leaves out of a group or an entry has its default', (t) => {
   const config = loadConfig({
     text: `
 listen:
-  https: { certFile: a.crt, keyFile: a.key }
+  https: { certFile: /a.crt, keyFile: /a.key }
   http: null
   management: { port: 9999 }
 upstreams:
-  one: { url: "https://one.test:8443", caFile: ca.pem }
+  one: { url: "https://one.test:8443", caFile: /ca.pem }
 routes:
   - { path: /one, upstream: one, resource: payouts }
 `,
   });
   t.match(config.listen, {
-    https: { host: '0.0.0.0', port: 8443, certFile: 'a.crt', keyFile: 'a.key', http2: false },
+    https: { host: '0.0.0.0', port: 8443, certFile: '/a.crt', keyFile: '/a.key', http2: false },
     http: null,
     management: { host: '127.0.0.1', port: 9999 },
   });
@@ -66,7 +66,7 @@ routes:
     config.upstreams,
     {
       one: {
-        ...{ url: 'https://one.test:8443', timeoutSeconds: 30, maxInFlight: 256, caFile: 'ca.pem' },
+        ...{ url: 'https://one.test:8443', timeoutSeconds: 30, maxInFlight: 256, caFile: '/ca.pem' },
         ...{ boundIdle: 1024, readsBodies: false },
       },
     },
@@ -78,19 +78,19 @@ routes:
 
 t.test('presets are below the file: groups are merged, all else is replaced', (t) => {
   const presets = {
-    listen: { https: { certFile: 'dev.crt', keyFile: 'dev.key' }, http: { port: 1 }, management: null },
+    listen: { https: { certFile: '/dev.crt', keyFile: '/dev.key' }, http: { port: 1 }, management: null },
     trustedProxies: ['10.0.0.0/8', '192.0.2.1'],
-    keyStore: { memory: { recordsFile: 'dev.json' } },
+    keyStore: { memory: { recordsFile: '/dev.json' } },
     log: { level: 'debug' },
   } as const;
   const before = JSON.stringify(presets);
   const text = 'listen:\n  https: { port: 4 }\n  http: null\ntrustedProxies: [172.16.0.0/12]\nkeyStore:\n';
   const config = loadConfig({ text, presets });
-  t.match(config.listen.https, { host: '0.0.0.0', port: 4, certFile: 'dev.crt', keyFile: 'dev.key', http2: false });
+  t.match(config.listen.https, { host: '0.0.0.0', port: 4, certFile: '/dev.crt', keyFile: '/dev.key', http2: false });
   t.equal(config.listen.http, null);
   t.equal(config.listen.management, null);
   t.same(config.trustedProxies, ['172.16.0.0/12']);
-  t.equal(config.keyStore.memory.recordsFile, 'dev.json', 'an empty group of the file takes nothing away');
+  t.equal(config.keyStore.memory.recordsFile, '/dev.json', 'an empty group of the file takes nothing away');
   t.equal(config.log.level, 'debug');
   t.equal(JSON.stringify(presets), before, 'the presets are not changed');
   t.notOk(Object.isFrozen(presets.listen), 'nor frozen');
@@ -167,7 +167,10 @@ t.test('a file that can not be read as text is a problem, with the name of the f
     t.match(others.join('\n'), expected);
   }
   t.throws(() => loadConfig({ text: '#'.repeat(1_048_577) }), /is larger than/);
-  t.same(loadConfig({ file: join(directory, 'empty.yaml') }), defaults);
+  t.same(
+    loadConfig({ file: join(directory, 'empty.yaml') }),
+    loadConfig({ text: '', file: join(directory, 'x.yaml') }),
+  );
   t.equal(loadConfig({ file: join(directory, 'good.yaml') }).log.level, 'warn');
   t.end();
 });

@@ -118,7 +118,9 @@ t.test('the command says what to set', poolerAlone, async (t) => {
   const config = path.join(t.testdir(), 'gateway.yaml');
   for (const part of Object.keys(parts)) {
     await writeFile(config, `${part}: { database: { url: "${url}" } }\n`);
-    const child = spawn(...productCommand(['database', 'migrate', part, '--config', config]), { stdio: 'pipe' });
+    const child = spawn(...productCommand(['database', 'migrate', part, '--create', '--config', config]), {
+      stdio: 'pipe',
+    });
     const [said, ended] = await Promise.all([text(child.stderr), once(child, 'close')]);
     t.same(ended, [1, null]);
     t.match(said.trim(), refusal);

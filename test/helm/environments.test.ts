@@ -3,6 +3,7 @@ import { parse } from 'yaml';
 import { manifestsIn, render } from './render.js';
 import type { Manifest } from './render.js';
 
+const snapshotFile = '/var/lib/merchant-gateway/var/tor-exits.json';
 const exits = 'https://check.torproject.org/torbulkexitlist';
 
 function objectsOf(profile: string, values: object): Manifest[] {
@@ -39,7 +40,7 @@ t.test("an environment's own sources of Tor exits stay beside those of a ConfigM
   const environments = { live: { gateway: { config: { torExits: { sources: [exits] } } } } };
   const manifests = objectsOf('live-tls', { environments });
   const file = '/etc/merchant-gateway/tor-exits/tor-exits.txt';
-  t.same(configOf(manifests, '-live').torExits, { sources: [file, exits] });
+  t.same(configOf(manifests, '-live').torExits, { sources: [file, exits], snapshotFile });
   const ways = egressPortsOf(manifests, '-live');
   t.equal(ways.length, egressPortsOf(objectsOf('live-tls', {}), '-live').length + 1);
   t.same(ways.at(-1), [80, 443]);

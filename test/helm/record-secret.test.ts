@@ -77,3 +77,26 @@ t.test('what is rendered without the cluster has none', (t) => {
   t.notMatch(rendered.stdout, mounted);
   t.end();
 });
+
+t.test('a database is made where the part is new, and never by an upgrade', async (t) => {
+  const { helm } = await cluster(t);
+  const startsOf = ({ manifest }: Release): string[] =>
+    manifestsIn({ stdout: manifest, stderr: '', status: 0 }).flatMap(({ kind, ...rest }) => {
+      const args = (rest as { spec?: { template?: { spec?: { containers?: { args?: string[] }[] } } } }).spec;
+      const [container] = args?.template?.spec?.containers ?? [];
+      return kind === 'Deployment' ? [container?.args?.filter((arg) => !arg.startsWith('/')).join(' ') ?? ''] : [];
+    });
+  const before = { registry: { enabled: true }, services: { enabled: false } };
+  t.same(startsOf(await helm('install', {}, before)), ['gateway --config', 'registry --config --create']);
+  t.same(startsOf(await helm('upgrade', {}, before)), ['gateway --config', 'registry --config']);
+  const after = {
+    ...before,
+    services: { enabled: true },
+    secrets: { identitySigningKey: { existingSecret: 'signing-key' } },
+  };
+  t.same(
+    startsOf(await helm('upgrade', {}, after)),
+    ['gateway --config', 'registry --config', 'services --config --create'],
+    'a part that an upgrade adds',
+  );
+});

@@ -52,7 +52,7 @@ async function startServices(t: Test, databaseUrl: string) {
   t.teardown(() => door.close());
 
   async function start(): Promise<void> {
-    const child = spawn(...productCommand(['services', '--config', config]), {
+    const child = spawn(...productCommand(['services', '--create', '--config', config]), {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     running.child = child;

@@ -10,7 +10,7 @@ import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../http/harness.js';
-import { productCommand } from '../product-command.js';
+import { newInstallation, productCommand } from '../product-command.js';
 
 const token = 'an-administrators-token-of-enough-characters';
 
@@ -60,7 +60,9 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
     );
     let logs = '';
     async function start(command: string, started: RegExp): Promise<{ child: ChildProcess; match: string }> {
-      const child = spawn(...productCommand([command, '--config', file('config.yaml')]), { stdio: 'pipe' });
+      const child = spawn(...productCommand([command, '--config', file('config.yaml'), ...newInstallation(command)]), {
+        stdio: 'pipe',
+      });
       t.teardown(() => child.kill('SIGKILL'));
       let log = '';
       const match = await new Promise<string>((resolve, reject) => {

@@ -30,7 +30,9 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
 `,
   );
   async function start() {
-    const child = spawn(...productCommand(['registry', '--config', `${directory}/config.yaml`]), { stdio: 'pipe' });
+    const child = spawn(...productCommand(['registry', '--create', '--config', `${directory}/config.yaml`]), {
+      stdio: 'pipe',
+    });
     t.teardown(() => child.kill('SIGKILL'));
     let log = '';
     const address = await new Promise<string>((resolve, reject) => {

@@ -9,7 +9,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startCluster, until } from '../adapters/redis-cluster.js';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../http/harness.js';
-import { productCommand } from '../product-command.js';
+import { newInstallation, productCommand } from '../product-command.js';
 
 const token = 'an-administrators-token-of-enough-characters';
 
@@ -50,7 +50,8 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
   );
   const logs: Record<string, string> = {};
   async function run(name: string, started: RegExp): Promise<string> {
-    const child = spawn(...productCommand([name.replace(/\d/, ''), '--config', file('config.yaml')]));
+    const command = name.replace(/\d/, '');
+    const child = spawn(...productCommand([command, '--config', file('config.yaml'), ...newInstallation(command)]));
     t.teardown(() => child.kill('SIGKILL'));
     return new Promise<string>((resolve, reject) => {
       child.stderr.on('data', (chunk: Buffer) => {

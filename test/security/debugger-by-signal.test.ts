@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import t from 'tap';
 import { liveKey, recordsOf } from '../http/harness.js';
-import { productCommand } from '../product-command.js';
+import { newInstallation, productCommand } from '../product-command.js';
 import { until } from '../telemetry/open-log.js';
 
 // Node opens its debugger on SIGUSR1 where nobody listens for it. Whoever may connect to 127.0.0.1 could run code in the
@@ -30,9 +30,12 @@ writeFileSync(
 
 for (const args of [['gateway'], ['gateway', '--workers', '2'], ['registry'], ['services']]) {
   t.test(`SIGUSR1 opens no debugger in a process of ${args.join(' ')}`, async (t) => {
-    const child = spawn(...productCommand([...args, '--config', `${directory}/config.yaml`]), {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
+    const child = spawn(
+      ...productCommand([...args, ...newInstallation(args[0] ?? ''), '--config', `${directory}/config.yaml`]),
+      {
+        stdio: ['ignore', 'ignore', 'pipe'],
+      },
+    );
     t.teardown(() => child.kill('SIGKILL'));
     let told = '';
     child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));

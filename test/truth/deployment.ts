@@ -12,6 +12,7 @@ import { createPostgres, sqliteIn, type Database } from './databases.js';
 import type { History } from './recorder.js';
 import { Network } from './network.js';
 import { startStore, type Store, type Topology } from './stores.js';
+import { newInstallation } from '../product-command.js';
 
 /** What is started. */
 export interface DeploymentOptions {
@@ -179,7 +180,7 @@ upstreams: { transactions: { url: "http://127.0.0.1:${upstream}" } }
 routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
 `,
     );
-    const args = [path.join(options.dist, 'cli/main.js'), command, '--config', config];
+    const args = [path.join(options.dist, 'cli/main.js'), command, '--config', config, ...newInstallation(command)];
     const party = new Party(name, command, args, network, history);
     t.teardown(() => party.kill());
     await party.start();

@@ -3,7 +3,7 @@ import type { KeyObject } from 'node:crypto';
 import { calculateJwkThumbprint, exportJWK } from 'jose';
 import type { JSONWebKeySet, JWK } from 'jose';
 import { OperatorError } from '../../config/operator-error.js';
-import { readOperatorFile } from '../../config/operator-file.js';
+import { privateKeys, readOperatorFile } from '../../config/operator-file.js';
 
 /** The signature algorithms that upstreams must know (RFC 8037, RFC 7518). */
 type SigningAlgorithm = 'EdDSA' | 'ES256';
@@ -32,7 +32,7 @@ const maxPemBytes = 64 * 1024;
  */
 export async function readSigningKey(file: string): Promise<SigningKey> {
   const what = 'The signing key';
-  const privateKey = keyIn(await readOperatorFile(file, what, maxPemBytes), createPrivateKey);
+  const privateKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPrivateKey);
   if (privateKey === null) throw new OperatorError(`${what} ${file} is not a PEM private key without a passphrase.`);
   const { algorithm, keyId } = await publicHalf(createPublicKey(privateKey), what, file);
   return { privateKey, algorithm, keyId };
@@ -47,7 +47,7 @@ export async function readPublicKeys({ signingKeyFile, publishedKeyFiles }: Sign
   for (const file of [signingKeyFile, ...publishedKeyFiles]) {
     const what = 'The identity key';
     // Of a private key this takes the public half.
-    const publicKey = keyIn(await readOperatorFile(file, what, maxPemBytes), createPublicKey);
+    const publicKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPublicKey);
     if (publicKey === null) throw new OperatorError(`${what} ${file} is not a PEM key without a passphrase.`);
     const { algorithm, keyId, jwk } = await publicHalf(publicKey, what, file);
     keys.set(keyId, { ...jwk, kid: keyId, alg: algorithm, use: 'sig' });

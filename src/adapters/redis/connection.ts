@@ -7,12 +7,23 @@ export interface HostAndPort {
   readonly port: number;
 }
 
+/** Who we are to the sentinels, which have users and passwords of their own. */
+export interface SentinelAccess {
+  /** Null: the default user. */
+  readonly username: string | null;
+  readonly password: string | null;
+  /** Whether they are spoken to over TLS. */
+  readonly isSecure: boolean;
+}
+
 /** Where Redis is and who we are to it. */
 export interface RedisAddress {
   /** `redis://host:port/db` or, with TLS, `rediss://…`. */
   readonly url: string;
   /** Servers of a Sentinel set-up; null: the URL names the server itself. */
   readonly sentinels: readonly HostAndPort[] | null;
+  /** Null or left out: nobody, over TLS where the URL says so. */
+  readonly sentinelAccess?: SentinelAccess | null;
   /** The name that the sentinels know the master by. */
   readonly masterName: string;
   /** Some nodes of a Cluster, which know the others; null: it is none. */
@@ -47,7 +58,12 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
   return open(address, onError, {
     ...(address.sentinels === null
       ? { host: hostOf(url), port: Number(url.port || 6379) }
-      : { sentinels: [...address.sentinels], name: address.masterName, enableTLSForSentinelMode: isSecure(address) }),
+      : {
+          sentinels: [...address.sentinels],
+          name: address.masterName,
+          enableTLSForSentinelMode: isSecure(address),
+          ...sentinelOptionsOf(address),
+        }),
     db: Number(url.pathname.slice(1) || 0),
     reconnectOnError: leavingWhatRefusesWrites(),
   });
@@ -96,7 +112,8 @@ export function connectSentinel(
   { host, port }: HostAndPort,
   onError: (error: Error) => void,
 ): Redis {
-  const options = optionsOf({ ...address, username: null, password: null });
+  const { username = null, password = null } = address.sentinelAccess ?? {};
+  const options = { ...optionsOf({ ...address, username, password }), tls: sentinelOptionsOf(address).sentinelTLS };
   const redis = new Redis({ ...options, host, port, commandTimeout: connectTimeoutMilliseconds });
   return bearRepeatedErrors(redis).on('error', onError);
 }
@@ -122,6 +139,9 @@ type Where = Pick<
   | 'sentinels'
   | 'name'
   | 'enableTLSForSentinelMode'
+  | 'sentinelUsername'
+  | 'sentinelPassword'
+  | 'sentinelTLS'
   | 'lazyConnect'
   | 'retryStrategy'
   | 'reconnectOnError'
@@ -188,10 +208,7 @@ function retryAfter(attempt: number): number {
 }
 
 function optionsOf(address: RedisAddress) {
-  // The server's name is checked against its certificate; behind Sentinel it is the sentinels' word, in a Cluster the nodes'.
-  const tls = isSecure(address)
-    ? { rejectUnauthorized: true, ...(address.ca === null ? {} : { ca: address.ca }) }
-    : null;
+  const tls = isSecure(address) ? tlsOf(address) : null;
   return {
     ...(address.username === null ? {} : { username: address.username }),
     ...(address.password === null ? {} : { password: address.password }),
@@ -207,6 +224,22 @@ function optionsOf(address: RedisAddress) {
     sentinelCommandTimeout: connectTimeoutMilliseconds, // one that hangs would otherwise be waited for without end
     retryStrategy: retryAfter,
     disableClientInfo: true,
+  };
+}
+
+/** The server's name is checked against its certificate; behind Sentinel it is the sentinels' word, in a Cluster the nodes'. */
+function tlsOf({ ca }: RedisAddress) {
+  return { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) };
+}
+
+function sentinelOptionsOf(
+  address: RedisAddress,
+): Pick<Where, 'sentinelUsername' | 'sentinelPassword' | 'sentinelTLS'> {
+  const { username = null, password = null, isSecure: overTls = isSecure(address) } = address.sentinelAccess ?? {};
+  return {
+    ...(username === null ? {} : { sentinelUsername: username }),
+    ...(password === null ? {} : { sentinelPassword: password }),
+    ...(overTls ? { sentinelTLS: tlsOf(address) } : {}),
   };
 }
 

@@ -17,6 +17,11 @@ const sentinel = section(
       expects: 'a list of host:port',
       examples: [['sentinel-0.example:26379']],
     }),
+    username: nullable(line({}), { description: "The sentinels' own user. null: the default user." }),
+    passwordFile: optionalFile("File with the sentinels' own password (requirepass or ACL of theirs). null: none."),
+    tls: nullable(Type.Boolean(), {
+      description: 'Whether the sentinels are spoken to over TLS. null: as the url of Redis says.',
+    }),
   },
   { description: '' },
 );
@@ -135,7 +140,11 @@ export const torExits = section(
   {
     enabled: Type.Boolean({ default: true, description: 'Refuse clients that come from Tor exits.' }),
     sources: Type.Array(
-      line({ expects: 'an http or https URL or the path of a file', examples: ['https://lists.example/tor-exits'] }),
+      line({
+        expects: 'an http or https URL or the path of a file',
+        examples: ['https://lists.example/tor-exits'],
+        holds: 'source',
+      }),
       {
         default: ['https://check.torproject.org/torbulkexitlist'],
         maxItems: 32,
@@ -157,6 +166,7 @@ export const torExits = section(
       default: 'var/tor-exits.json',
       description: 'Where the last good list is kept for the next start.',
       expects: 'the path of a file',
+      holds: 'path',
     }),
     whenUnavailable: Type.Enum(['deny', 'allow'], {
       default: 'deny',

@@ -24,12 +24,18 @@ export interface Option {
   readonly maxItems?: number;
   /** What a value looks like, in plain words that go after "expected". */
   readonly expects?: string;
+  /** The value is, or may be, the path of a file. */
+  readonly holds?: HeldPath;
 }
+
+/** How the path of a file stands in a value: alone, or `stdout`; alone, or a URL; behind `sqlite:`, or in a `postgres://` URL. */
+export type HeldPath = 'path' | 'destination' | 'source' | 'database';
 
 /** Our own keyword beside those of JSON Schema, for use in a schema's options. */
 export interface OptionKeywords extends TSchemaOptions {
   description: string;
   expects?: string;
+  holds?: HeldPath;
 }
 
 /** A group of options; a name that it does not have is an error. */
@@ -52,12 +58,12 @@ export function line(keywords: Partial<OptionKeywords>): TString {
 
 /** A path of a file that has to be given. */
 export function requiredFile(description: string, example: string): TString {
-  return line({ description, expects: 'the path of a file', examples: [example] });
+  return line({ description, expects: 'the path of a file', examples: [example], holds: 'path' });
 }
 
 /** A path of a file, or null for none. */
 export function optionalFile(description: string, keywords: Partial<OptionKeywords> = {}): TUnion<[TString, TNull]> {
-  return nullable(line({ expects: 'the path of a file' }), { description, ...keywords });
+  return nullable(line({ expects: 'the path of a file', holds: 'path' }), { description, ...keywords });
 }
 
 /** Where a listener listens. */

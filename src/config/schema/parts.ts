@@ -6,6 +6,7 @@ function databaseUrl(keywords: OptionKeywords & { default: string }) {
   return Type.String({
     pattern: '^(?:sqlite:|postgres(?:ql)?://)[^\\u0000-\\u001f\\u007f]+$',
     maxLength: 4096,
+    holds: 'database',
     ...keywords,
   });
 }
@@ -120,13 +121,16 @@ export const identity = section(
     signingKeyFile: optionalFile(
       'PEM file with the private key, Ed25519 or P-256, that signs who calls (x-gateway-assertion) for upstreams. null: none.',
     ),
-    publishedKeyFiles: Type.Array(line({ expects: 'the path of a file', examples: ['/etc/gateway/next-key.pem'] }), {
-      default: [],
-      maxItems: 16,
-      description:
-        'PEM files with further keys, public or private, that upstreams shall know: while keys are rotated, the next and the last one.',
-      expects: 'a list of paths of files',
-    }),
+    publishedKeyFiles: Type.Array(
+      line({ expects: 'the path of a file', examples: ['/etc/gateway/next-key.pem'], holds: 'path' }),
+      {
+        default: [],
+        maxItems: 16,
+        description:
+          'PEM files with further keys, public or private, that upstreams shall know: while keys are rotated, the next and the last one.',
+        expects: 'a list of paths of files',
+      },
+    ),
     issuer: line({ default: 'merchant-gateway', description: 'Who signs: `iss`.', expects: 'a name or URL' }),
     audience: nullable(line({ expects: 'a name or URL' }), {
       description:
@@ -162,6 +166,7 @@ export const accessLog = section(
       default: 'stdout',
       description: 'stdout, or the path of a file.',
       expects: 'stdout or the path of a file',
+      holds: 'destination',
     }),
     secretFile: optionalFile(
       'File with a secret of at least 16 random bytes, under which lines are chained against change and keys have ' +

@@ -1,7 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { OperatorError } from '../../config/operator-error.js';
-import { readOperatorFile } from '../../config/operator-file.js';
+import { readOperatorFile, secret } from '../../config/operator-file.js';
 
 /** A certificate with its intermediates and its private key, and what its first certificate says. */
 export interface Certificate {
@@ -28,7 +28,7 @@ const maxPemBytes = 1024 * 1024;
  */
 export async function readCertificate(certFile: string, keyFile: string): Promise<Certificate> {
   const cert = await readOperatorFile(certFile, 'The certificate', maxPemBytes);
-  const key = await readOperatorFile(keyFile, 'The private key', maxPemBytes);
+  const key = await readOperatorFile(keyFile, 'The private key', maxPemBytes, secret);
   usable({ cert }, `The certificate ${certFile} is not a PEM certificate.`);
   usable({ key }, `The private key ${keyFile} is not a PEM private key without a passphrase.`);
   const x509 = new X509Certificate(cert);

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { OperatorError } from '../../config/operator-error.js';
-import { readOperatorFile } from '../../config/operator-file.js';
+import { readOperatorFile, secret } from '../../config/operator-file.js';
 import { readCertificate } from './certificate.js';
 import type { Certificate } from './certificate.js';
 
@@ -54,7 +54,7 @@ export async function readTlsMaterial(files: TlsFiles): Promise<TlsMaterial> {
 
 async function readTicketKeys(file: string | null): Promise<Buffer | null> {
   if (file === null) return null;
-  const keys = await readOperatorFile(file, 'The file of ticket keys', ticketKeysBytes);
+  const keys = await readOperatorFile(file, 'The file of ticket keys', ticketKeysBytes, secret);
   if (keys.length === ticketKeysBytes) return keys;
   throw new OperatorError(`The file of ticket keys ${file} has ${keys.length} bytes; expected ${ticketKeysBytes}.`);
 }

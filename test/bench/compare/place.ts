@@ -48,7 +48,7 @@ export async function openPlace(t: Teardowns, keys: number): Promise<Place> {
   const { cert, key } = await createSelfSigned(new Date());
   const [certFile, keyFile] = [path.join(root, 'cert.pem'), path.join(root, 'key.pem')];
   await writeFile(certFile, cert);
-  await writeFile(keyFile, key);
+  await writeFile(keyFile, key, { mode: 0o600 });
   const upstream = await startProgram(t, {
     command: process.execPath,
     args: ['test/bench/subjects/upstream.mjs'],

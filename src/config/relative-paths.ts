@@ -1,0 +1,95 @@
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { pathText } from './config-error.js';
+import type { OptionPath, Problem } from './config-error.js';
+import { absolutePath } from './operator-file.js';
+import { nonNull } from './schema/option.js';
+import type { HeldPath, Option } from './schema/option.js';
+import { asMapping } from './validate.js';
+
+/** A configuration with absolute paths, and what is wrong with those that were relative. */
+export interface ResolvedPaths {
+  readonly value: unknown;
+  readonly problems: readonly Problem[];
+}
+
+/**
+ * The directory that relative paths in a configuration start from: that of its file. What comes from no file, or from a pipe,
+ * has the working directory.
+ */
+export function baseOf(file: string | undefined): string {
+  if (file === undefined) return process.cwd();
+  const absolute = path.resolve(file);
+  return /^\/(?:dev|proc)\//.test(absolute) ? process.cwd() : path.dirname(absolute);
+}
+
+/**
+ * Makes each path in a complete configuration absolute.
+ * @param isGiven whether the option with this path stands in the file; for defaults nothing is looked for
+ */
+export function resolvePaths(
+  schema: Option,
+  value: unknown,
+  base: string,
+  isGiven: (path: string) => boolean,
+): ResolvedPaths {
+  const problems: Problem[] = [];
+  const resolve: Resolve = (text, held, at) =>
+    resolveHeld(text, held, (file) => {
+      const resolved = absolutePath(base, file);
+      const problem = isGiven(pathText(at)) ? strayProblem(file, resolved) : null;
+      if (problem !== null) problems.push({ path: pathText(at), message: problem });
+      return resolved;
+    });
+  return { value: walk(schema, value, [], resolve), problems };
+}
+
+type Resolve = (text: string, held: HeldPath, at: OptionPath) => string;
+
+function walk(option: Option, value: unknown, at: OptionPath, resolve: Resolve): unknown {
+  const { holds, items, properties, patternProperties } = nonNull(option);
+  const held = holds ?? option.holds;
+  if (typeof value === 'string') return held === undefined ? value : resolve(value, held, at);
+  if (Array.isArray(value))
+    return items === undefined ? value : value.map((item, index) => walk(items, item, [...at, index], resolve));
+  const mapping = asMapping(value);
+  if (mapping === null) return value;
+  const [ofEach] = Object.values(patternProperties ?? {});
+  return Object.fromEntries(
+    Object.entries(mapping).map(([name, child]) => {
+      const inner = properties?.[name] ?? ofEach;
+      return [name, inner === undefined ? child : walk(inner, child, [...at, name], resolve)];
+    }),
+  );
+}
+
+function resolveHeld(text: string, held: HeldPath, resolve: (file: string) => string): string {
+  if (held === 'destination' && text === 'stdout') return text;
+  if (held === 'source' && /^https?:\/\//i.test(text)) return text;
+  if (held !== 'database') return resolve(text);
+  const [, file] = /^sqlite:(.*)$/s.exec(text) ?? [];
+  if (file !== undefined) return file === ':memory:' ? text : `sqlite:${resolve(file)}`;
+  // What libpq reads from files, and this client too.
+  return text.replaceAll(/(?<=[?&]ssl(?:rootcert|cert|key)=)[^&#]+/g, (value) => {
+    const file = decoded(value);
+    return file === null ? value : encodeURIComponent(resolve(file)).replaceAll('%2F', '/');
+  });
+}
+
+function decoded(text: string): string | null {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
+}
+
+/** Earlier releases took relative paths from the working directory: a file that is there alone was meant, and another one must not be made. */
+function strayProblem(given: string, resolved: string): string | null {
+  const former = path.resolve(given);
+  if (former === path.normalize(resolved) || existsSync(resolved) || !existsSync(former)) return null;
+  return (
+    `is relative to the configuration file, and there is no ${resolved}; ` +
+    `there is a ${former} in the working directory: write that path, or move the file`
+  );
+}

@@ -1,0 +1,33 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { run } from '../../src/cli/run.js';
+import { onEachDatabase } from './each-database.js';
+
+/** Runs a command, and returns its status and what it said, without the log. */
+async function said(...args: readonly string[]): Promise<readonly [status: number, err: string]> {
+  let err = '';
+  const status = await run(args, { out: () => undefined, err: (text) => (err += text), isTerminal: false });
+  return [status, err];
+}
+
+for (const part of ['registry', 'services']) {
+  onEachDatabase(`the database of the ${part} is made only where that is asked for`, async (t, url) => {
+    const file = /^sqlite:(.*)$/.exec(url)?.[1] ?? null;
+    const directory = t.testdir({ token: 'token-of-administrators-0123456789' });
+    const config = path.join(directory, 'gateway.yaml');
+    const options = { database: { url }, listen: { port: 0 }, ...(part === 'registry' ? { tokenFile: 'token' } : {}) };
+    writeFileSync(config, JSON.stringify({ [part]: options, log: { level: 'silent' } }));
+    const migrate = ['database', 'migrate', part, '--config', config];
+    for (const command of [migrate, [part, '--config', config]]) {
+      const [status, err] = await said(...command);
+      t.equal(status, 1, err);
+      const what =
+        file === null ? /^The database mg_test_\w+ at \S+ has no tables of the / : `There is no database ${file} `;
+      t.match(err, what);
+      t.match(err, `(${part}.database.url): give --create for a new installation, or correct the option`);
+      t.notOk(file !== null && existsSync(file), 'nothing is made');
+    }
+    t.same(await said(...migrate, '--create'), [0, '']);
+    t.same(await said(...migrate), [0, ''], 'from then on it is there');
+  });
+}
