@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { format } from 'prettier';
 import { isMap, parseDocument } from 'yaml';
 import { configSchema } from '../dist/config/schema.js';
+import { kubernetesDefinitions } from './kubernetes-forms.mjs';
 import { formOf } from './value-forms.mjs';
 
 const read = (name) => readFileSync(new URL(name, import.meta.url), 'utf8');
@@ -119,7 +120,11 @@ const schema = {
   $schema: 'http://json-schema.org/draft-07/schema#',
   title: 'Values of the merchant-gateway chart',
   ...whole,
-  definitions: { config: optionsOf(configSchema), gatewayOverrides: overridesOf(gateway.parts) },
+  definitions: {
+    config: optionsOf(configSchema),
+    gatewayOverrides: overridesOf(gateway.parts),
+    ...kubernetesDefinitions(),
+  },
 };
 
 const document = `${read('README.in.md').trimEnd()}

@@ -1,4 +1,7 @@
 // What values may be that their defaults do not tell: empty lists and maps, null, and texts of a form.
+import { readFileSync } from 'node:fs';
+import { parse } from 'yaml';
+import { kubernetes } from './kubernetes-forms.mjs';
 
 const textMap = { type: 'object', additionalProperties: { type: 'string' } };
 /** What Kubernetes takes as the value of a label; it would refuse others when half of a release is installed. */
@@ -15,9 +18,7 @@ const labels = {
   ...labelMap,
   propertyNames: { not: { pattern: '^app\\.kubernetes\\.io/(name|instance|component)$' } },
 };
-/** Handed to Kubernetes as they are, which has schemas of its own for them. */
-const kubernetesObject = { type: 'object' };
-const kubernetesObjects = { type: 'array', items: { type: 'object' } };
+const listOf = (items) => ({ type: 'array', items });
 const kubernetesName = '^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$';
 const nameOrEmpty = { type: 'string', pattern: `^$|${kubernetesName}` };
 /** Of a Service, which may not begin with a digit, and short enough for the value of a label. */
@@ -75,7 +76,7 @@ const variable = closed(
   {
     name: { type: 'string', pattern: '^[-._a-zA-Z][-._a-zA-Z0-9]*$' },
     value: { type: 'string' },
-    valueFrom: kubernetesObject,
+    valueFrom: kubernetes('EnvVarSource'),
   },
   ['name'],
 );
@@ -87,8 +88,55 @@ const ownSecret = closed({ existingSecret: nameOrEmpty, key, create: { type: ['b
   'existingSecret',
   'key',
 ]);
-const destination = closed({ to: kubernetesObjects, ports }, ['to', 'ports']);
+const peers = listOf(kubernetes('NetworkPolicyPeer'));
+const destination = closed({ to: peers, ports }, ['to', 'ports']);
+const nodePort = { type: ['integer', 'null'], minimum: 1, maximum: 65535 };
+const orNull = (values) => ({ enum: [...values, null] });
 const gatewayConfig = { allOf: [{ $ref: '#/definitions/config' }] };
+
+const seconds = { type: 'integer', minimum: 1, maximum: 3600 };
+const probe = closed({
+  initialDelaySeconds: { ...seconds, minimum: 0 },
+  periodSeconds: seconds,
+  timeoutSeconds: seconds,
+  failureThreshold: seconds,
+  terminationGracePeriodSeconds: seconds,
+});
+const parentRef = closed(
+  {
+    group: { type: 'string' },
+    kind: { type: 'string' },
+    namespace: nameOrEmpty,
+    name: { type: 'string', pattern: kubernetesName },
+    sectionName: { type: 'string' },
+    port,
+  },
+  ['name'],
+);
+const relabeling = closed({
+  sourceLabels: listOf({ type: 'string' }),
+  separator: { type: 'string' },
+  targetLabel: { type: 'string' },
+  regex: { type: 'string' },
+  modulus: { type: 'integer', minimum: 1 },
+  replacement: { type: 'string' },
+  action: { type: 'string' },
+});
+
+/** What may differ for each alert; those that compare with a number have a threshold. */
+function changesOf({ expr }) {
+  const hasThreshold = /[<>] (?!0$)[0-9.]+$/.test(expr);
+  return closed({
+    enabled: { type: 'boolean' },
+    for: duration,
+    severity: { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,63}$' },
+    ...(hasThreshold ? { threshold: { type: 'number', exclusiveMinimum: 0 } } : {}),
+  });
+}
+const { groups } = parse(readFileSync(new URL('files/alerts.yaml', import.meta.url), 'utf8'));
+const alertChanges = closed(
+  Object.fromEntries(groups.flatMap(({ rules }) => rules.map((rule) => [rule.alert, changesOf(rule)]))),
+);
 
 /** By the path of a value, or by its end; the first that fits. */
 const forms = [
@@ -131,17 +179,61 @@ const forms = [
   [/\.(loadBalancerClass|storageClass)$/, textOrNull],
   [/\.(httpsPort|httpPort|servicePort)$/, port],
   [/\.route\.kind$/, { enum: ['HTTPRoute', 'TLSRoute'] }],
+  [/\.rollingUpdate\.\w+$/, { type: ['integer', 'string'], minimum: 0, pattern: '^[0-9]{1,3}%$' }],
   [/\.(maxUnavailable|minAvailable)$/, share],
   [/\.targetCPUUtilizationPercentage$/, { type: 'integer', minimum: 1, maximum: 100 }],
   [/\.(minReplicas|maxReplicas)$/, { type: 'integer', minimum: 1, maximum: 1000 }],
   [/\.resources$/, resources],
-  [/\.topologySpreadConstraints$/, { type: ['array', 'null'], items: { type: 'object' } }],
-  [/\.affinity$/, kubernetesObject],
+  [/\.topologySpreadConstraints$/, { type: ['array', 'null'], items: kubernetes('TopologySpreadConstraint') }],
+  [/\.affinity$/, kubernetes('Affinity')],
   [/\.extraEnv$/, variables],
-  [/\.(tolerations|extraVolumes|extraVolumeMounts|parentRefs)$/, kubernetesObjects],
-  [/\.(clients|administrators|monitoring|alsoFrom)$/, kubernetesObjects],
+  [/\.tolerations$/, listOf(kubernetes('Toleration'))],
+  [/\.extraVolumes$/, listOf(kubernetes('Volume'))],
+  [/\.extraVolumeMounts$/, listOf(kubernetes('VolumeMount'))],
+  [/\.parentRefs$/, listOf(parentRef)],
+  [/\.(clients|administrators|monitoring|alsoFrom)$/, peers],
   [/^networkPolicy\.egress\.\w+$/, destination],
   [/\.persistence\.size$/, bytes],
+  [
+    /\.persistence\.accessModes$/,
+    { ...listOf({ enum: ['ReadWriteOnce', 'ReadWriteOncePod', 'ReadWriteMany'] }), minItems: 1 },
+  ],
+  [/\.envFrom$/, listOf(kubernetes('EnvFromSource'))],
+  [/\.podSecurityContext$/, kubernetes('PodSecurityContext')],
+  [/\.securityContext$/, kubernetes('SecurityContext')],
+  [/\.(extraContainers|initContainers)$/, listOf(kubernetes('Container'))],
+  [/\.lifecycle$/, kubernetes('Lifecycle')],
+  [/\.terminationGracePeriodSeconds$/, { type: ['integer', 'null'], minimum: 1, maximum: 7200 }],
+  [/\.probes\.\w+$/, probe],
+  [/\.readinessGates$/, listOf(kubernetes('PodReadinessGate'))],
+  [/\.hostAliases$/, listOf(kubernetes('HostAlias'))],
+  [/\.dnsPolicy$/, orNull(['ClusterFirst', 'ClusterFirstWithHostNet', 'Default', 'None'])],
+  [/\.dnsConfig$/, kubernetes('PodDNSConfig')],
+  [/\.(runtimeClassName|schedulerName|priorityClassName)$/, nameOrEmpty],
+  [/\.nodePorts\.\w+$/, nodePort],
+  [/\.healthCheckNodePort$/, nodePort],
+  [/\.loadBalancerIP$/, { type: 'string', pattern: `^$|^${octet}(\\.${octet}){3}$|^[0-9a-fA-F]{0,4}:[0-9a-fA-F:.]+$` }],
+  [
+    /\.externalIPs$/,
+    listOf({ type: 'string', pattern: `^${octet}(\\.${octet}){3}$|^[0-9a-fA-F]{0,4}:[0-9a-fA-F:.]+$` }),
+  ],
+  [/\.allocateLoadBalancerNodePorts$/, { type: ['boolean', 'null'] }],
+  [/\.sessionAffinity$/, orNull(['None', 'ClientIP'])],
+  [/\.internalTrafficPolicy$/, orNull(['Cluster', 'Local'])],
+  [/\.targetMemoryUtilizationPercentage$/, { type: ['integer', 'null'], minimum: 1, maximum: 100 }],
+  [/\.autoscaling\.metrics$/, listOf(kubernetes('MetricSpec'))],
+  [/\.autoscaling\.behavior$/, kubernetes('HorizontalPodAutoscalerBehavior')],
+  [/^networkPolicy\.extraIngress\.\w+$/, listOf(kubernetes('NetworkPolicyIngressRule'))],
+  [/^networkPolicy\.extraEgress\.\w+$/, listOf(kubernetes('NetworkPolicyEgressRule'))],
+  [/^monitoring\.runbookBaseUrl$/, { type: 'string', pattern: '^$|^https?://[^\\s?#]*[^\\s?#/]$' }],
+  [/\.scrapeTimeout$/, { ...duration, type: ['string', 'null'] }],
+  [/\.(relabelings|metricRelabelings)$/, listOf(relabeling)],
+  [/^monitoring\.prometheusRule\.alerts$/, alertChanges],
+  [/^serviceAccount\.name$/, nameOrEmpty],
+  [
+    /^extraObjects$/,
+    listOf({ type: ['object', 'string'], required: ['apiVersion', 'kind', 'metadata'], minLength: 1 }),
+  ],
 ];
 
 /** The form of a value, where its default does not tell it. */

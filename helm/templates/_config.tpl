@@ -12,6 +12,17 @@
 {{- mergeOverwrite (deepCopy .root.Values.config) (deepCopy .settings.config) | toJson -}}
 {{- end -}}
 
+{{/* How long a gateway takes to stop: its delay, its drain, and what it takes beyond (flushing logs, closing connections). Takes root and settings. */}}
+{{- define "merchant-gateway.gatewayGraceSeconds" -}}
+{{- $drainSeconds := int (dig "limits" "drainTimeoutSeconds" 30 (include "merchant-gateway.gatewayConfig" . | fromJson)) -}}
+{{- add (int .settings.drainDelaySeconds) $drainSeconds 10 -}}
+{{- end -}}
+
+{{/* The same of the registry and the services, which wait for five seconds at first. Takes root. */}}
+{{- define "merchant-gateway.storedGraceSeconds" -}}
+{{- add 5 (int (dig "limits" "drainTimeoutSeconds" 30 .root.Values.config)) 10 -}}
+{{- end -}}
+
 {{/* The same for all environments together: their Tor exits and proxies, for whoever fetches for all. Takes root. */}}
 {{- define "merchant-gateway.sharedConfig" -}}
 {{- $root := .root -}}

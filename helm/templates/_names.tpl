@@ -53,10 +53,33 @@ annotations:
 {{- end }}
 {{- end -}}
 
+{{/* A group of fields and what is set above it, where null takes a field away: JSON. Takes base and above. */}}
+{{- define "merchant-gateway.above" -}}
+{{- $fields := deepCopy .base -}}
+{{- range $name, $value := .above -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := unset $fields $name -}}
+{{- else -}}
+{{- $_ := set $fields $name $value -}}
+{{- end -}}
+{{- end -}}
+{{- $fields | toJson -}}
+{{- end -}}
+
+{{/* The account of the pods. */}}
+{{- define "merchant-gateway.serviceAccountName" -}}
+{{- default (ternary (include "merchant-gateway.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- end -}}
+
 {{/* The values of the gateways of one environment. Takes root and environment. */}}
 {{- define "merchant-gateway.gatewayValues" -}}
 {{- $overrides := (index .root.Values.environments .environment).gateway -}}
 {{- mergeOverwrite (deepCopy .root.Values.gateway) (deepCopy $overrides) | toJson -}}
+{{- end -}}
+
+{{/* How many gateways an environment has at least. Takes their values. */}}
+{{- define "merchant-gateway.leastReplicas" -}}
+{{- ternary .autoscaling.minReplicas (ternary 3 .replicas (kindIs "invalid" .replicas)) .autoscaling.enabled -}}
 {{- end -}}
 
 {{/* The names of the environments that are enabled, as a list in JSON. */}}

@@ -16,7 +16,7 @@ metadata:
     {{- merge $ofConfig .settings.podAnnotations .root.Values.commonAnnotations | toYaml | nindent 4 }}
 spec:
   {{- /* A hook runs before there is an account of the release. */}}
-  serviceAccountName: {{ ternary "default" (include "merchant-gateway.fullname" .root) (default false .isHook) }}
+  serviceAccountName: {{ ternary "default" (include "merchant-gateway.serviceAccountName" .root) (default false .isHook) }}
   automountServiceAccountToken: false
   enableServiceLinks: false
   {{- with .root.Values.image.pullSecrets }}
@@ -28,12 +28,30 @@ spec:
   {{- end }}
   terminationGracePeriodSeconds: {{ .graceSeconds }}
   securityContext:
-    runAsNonRoot: true
-    runAsUser: 1000
-    runAsGroup: 1000
-    fsGroup: 1000
-    fsGroupChangePolicy: OnRootMismatch
-    seccompProfile: { type: RuntimeDefault }
+    {{- include "merchant-gateway.podSecurityContext" .settings | fromJson | toYaml | nindent 4 }}
+  {{- with .settings.runtimeClassName }}
+  runtimeClassName: {{ . }}
+  {{- end }}
+  {{- with .settings.schedulerName }}
+  schedulerName: {{ . }}
+  {{- end }}
+  {{- with .settings.hostAliases }}
+  hostAliases:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .settings.dnsPolicy }}
+  dnsPolicy: {{ . }}
+  {{- end }}
+  {{- with .settings.dnsConfig }}
+  dnsConfig:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if .probes }}
+  {{- with .settings.readinessGates }}
+  readinessGates:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
   {{- with .settings.priorityClassName }}
   priorityClassName: {{ . }}
   {{- end }}
@@ -63,6 +81,14 @@ spec:
     {{- else }}
     {{- toYaml .settings.topologySpreadConstraints | nindent 4 }}
     {{- end }}
+  {{- if or .probes .isMigration }}
+  {{- with .settings.initContainers }}
+  initContainers:
+    {{- range . }}
+    - {{ include "merchant-gateway.addedContainer" . | fromJson | toYaml | indent 6 | trim }}
+    {{- end }}
+  {{- end }}
+  {{- end }}
   containers:
     - name: {{ .part }}
       image: {{ include "merchant-gateway.image" .root }}
@@ -71,9 +97,11 @@ spec:
         {{- toYaml .args | nindent 8 }}
       workingDir: /var/lib/merchant-gateway
       securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities: { drop: [ALL] }
+        {{- include "merchant-gateway.securityContext" .settings | fromJson | toYaml | nindent 8 }}
+      {{- with .settings.envFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       env:
         - name: NODE_ENV
           value: production
@@ -98,12 +126,17 @@ spec:
       {{- with .probes }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
+      {{- if .probes }}
+      {{- $lifecycle := .settings.lifecycle }}
       {{- with .preStopSeconds }}
+      {{- /* Not sleep: an image without a shell's tools has none. */}}
+      {{- $wait := dict "exec" (dict "command" (list "node" "-e" (printf "setTimeout(() => {}, %d)" (mul . 1000)))) }}
+      {{- $lifecycle = merge (dict) $lifecycle (dict "preStop" $wait) }}
+      {{- end }}
+      {{- with $lifecycle }}
       lifecycle:
-        preStop:
-          exec:
-            # Not sleep: an image without a shell's tools has none.
-            command: [node, -e, 'setTimeout(() => {}, {{ mul . 1000 }})']
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       {{- end }}
       resources:
         {{- toYaml .settings.resources | nindent 8 }}
@@ -126,6 +159,11 @@ spec:
         {{- with .settings.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+    {{- if .probes }}
+    {{- range .settings.extraContainers }}
+    - {{ include "merchant-gateway.addedContainer" . | fromJson | toYaml | indent 6 | trim }}
+    {{- end }}
+    {{- end }}
   volumes:
     - name: config
       configMap: { name: {{ .configMap }} }
@@ -149,6 +187,36 @@ spec:
     {{- with .settings.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end -}}
+
+{{/* What the pods of a part may do, and its container: JSON. Takes the part's values. */}}
+{{- define "merchant-gateway.podSecurityContext" -}}
+{{- $user := dict "runAsNonRoot" true "runAsUser" 1000 "runAsGroup" 1000 -}}
+{{- $files := dict "fsGroup" 1000 "fsGroupChangePolicy" "OnRootMismatch" -}}
+{{- $base := merge $user $files (dict "seccompProfile" (dict "type" "RuntimeDefault")) -}}
+{{- include "merchant-gateway.above" (dict "base" $base "above" .podSecurityContext) -}}
+{{- end -}}
+
+{{- define "merchant-gateway.securityContext" -}}
+{{- $base := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) -}}
+{{- include "merchant-gateway.above" (dict "base" $base "above" .securityContext) -}}
+{{- end -}}
+
+{{/* A container of the operator's, with no more rights than it asks for: JSON. */}}
+{{- define "merchant-gateway.addedContainer" -}}
+{{- $base := dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) -}}
+{{- $context := include "merchant-gateway.above" (dict "base" $base "above" (default dict .securityContext)) | fromJson -}}
+{{- mergeOverwrite (deepCopy .) (dict "securityContext" $context) | toJson -}}
+{{- end -}}
+
+{{/* The probes of a part with what its values change: JSON. Takes probes and settings. */}}
+{{- define "merchant-gateway.probes" -}}
+{{- $probes := dict -}}
+{{- range $name, $probe := .probes -}}
+{{- $changes := get $.settings.probes (trimSuffix "Probe" $name) -}}
+{{- $_ := set $probes $name (include "merchant-gateway.above" (dict "base" $probe "above" $changes) | fromJson) -}}
+{{- end -}}
+{{- $probes | toJson -}}
 {{- end -}}
 
 {{/* A PodDisruptionBudget. Takes root, component, name and budget. */}}

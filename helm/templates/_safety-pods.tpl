@@ -14,9 +14,7 @@
 {{- $volumes := list -}}
 {{- range .settings.extraVolumes -}}
 {{- $volume := toString (default "" .name) -}}
-{{- if not $volume -}}
-{{- $problems = append $problems (printf "%s.extraVolumes has a volume without a name: nothing could mount it" $name) -}}
-{{- else if regexMatch "^(config|var|tmp|tls|tor-exits|data|secret-.*)$" $volume -}}
+{{- if regexMatch "^(config|var|tmp|tls|tor-exits|data|secret-.*)$" $volume -}}
 {{- $problems = append $problems (printf "%s.extraVolumes has %s, a name that the chart uses: choose another" $name $volume) -}}
 {{- else if has $volume $volumes -}}
 {{- $problems = append $problems (printf "%s.extraVolumes has %s twice: a pod has each volume once" $name $volume) -}}

@@ -72,7 +72,7 @@
 {{- if and $settings.autoscaling.enabled (not (or (dig "requests" "cpu" "" $settings.resources) (dig "limits" "cpu" "" $settings.resources))) -}}
 {{- $problems = append $problems "gateway.autoscaling measures the share of the requested CPU, and none is: set gateway.resources.requests.cpu" -}}
 {{- end -}}
-{{- $least := int (ternary (ternary 3 $settings.replicas (kindIs "invalid" $settings.replicas)) $settings.autoscaling.minReplicas (not $settings.autoscaling.enabled)) -}}
+{{- $least := include "merchant-gateway.leastReplicas" $settings | int -}}
 {{- with include "merchant-gateway.budgetProblem" (dict "budget" $settings.podDisruptionBudget "replicas" $least "name" "gateway.podDisruptionBudget") -}}
 {{- $problems = append $problems . -}}
 {{- end -}}
@@ -85,6 +85,8 @@
 {{- end -}}
 {{- end -}}
 {{- $problems = concat $problems (include "merchant-gateway.additionProblems" (dict "settings" $settings "name" "gateway") | fromJsonArray) -}}
+{{- $problems = concat $problems (include "merchant-gateway.hatchProblems" (dict "settings" $settings "name" "gateway" "graceSeconds" (include "merchant-gateway.gatewayGraceSeconds" .)) | fromJsonArray) -}}
+{{- $problems = concat $problems (include "merchant-gateway.serviceProblems" (dict "settings" $settings) | fromJsonArray) -}}
 {{- $problems = concat $problems (include "merchant-gateway.resourceProblems" (dict "resources" $settings.resources "name" "gateway.resources") | fromJsonArray) -}}
 {{- if and (eq $service.type "ClusterIP") $service.externalTrafficPolicy -}}
 {{- $problems = append $problems "gateway.service.externalTrafficPolicy has no effect on a ClusterIP: leave it null, or set type" -}}
@@ -178,6 +180,7 @@
 {{- $problems := list -}}
 {{- $settings := index .root.Values .part -}}
 {{- $problems = concat $problems (include "merchant-gateway.additionProblems" (dict "settings" $settings "name" .part) | fromJsonArray) -}}
+{{- $problems = concat $problems (include "merchant-gateway.hatchProblems" (dict "settings" $settings "name" .part "graceSeconds" (include "merchant-gateway.storedGraceSeconds" .)) | fromJsonArray) -}}
 {{- $problems = concat $problems (include "merchant-gateway.resourceProblems" (dict "resources" $settings.resources "name" (printf "%s.resources" .part)) | fromJsonArray) -}}
 {{- if and (gt (int $settings.replicas) 1) (not (include "merchant-gateway.hasPostgres" .)) -}}
 {{- $problems = append $problems (printf "%s.replicas is above 1 with SQLite, which one process alone may write. Set secrets.%sDatabase.existingSecret" .part .part) -}}

@@ -10,7 +10,7 @@
 {{- $part := dict "root" .root "part" .part "component" .part "name" $name "settings" $settings }}
 {{- $port := include "merchant-gateway.partPort" .part | int }}
 {{- $hasPostgres := include "merchant-gateway.hasPostgres" . }}
-{{- $drainSeconds := int (dig "limits" "drainTimeoutSeconds" 30 .root.Values.config) }}
+{{- $graceSeconds := include "merchant-gateway.storedGraceSeconds" . | int }}
 {{- $isMigratedBefore := and $hasPostgres .root.Values.migrations.enabled }}
 {{- /* A statement of a migration has an hour, in a Job of its own or as the part starts. */}}
 {{- $migrationSeconds := 4500 }}
@@ -38,10 +38,10 @@
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  {{- include "merchant-gateway.metadata" $part | nindent 2 }}
+  {{- include "merchant-gateway.metadata" (merge (dict "annotations" $settings.deploymentAnnotations "labels" $settings.deploymentLabels) $part) | nindent 2 }}
 spec:
   replicas: {{ $settings.replicas }}
-  revisionHistoryLimit: 5
+  revisionHistoryLimit: {{ $settings.revisionHistoryLimit }}
   progressDeadlineSeconds: {{ add $startSeconds 600 }}
   strategy:
     {{- if $hasPostgres }}
@@ -58,10 +58,10 @@ spec:
     {{- include "merchant-gateway.pod" (merge (dict
       "args" (concat (list .part "--config" "/etc/merchant-gateway/config/gateway.yaml") (ternary list $create (not (empty $isMigratedBefore))))
       "configMap" $name
-      "graceSeconds" (add 5 $drainSeconds 10)
+      "graceSeconds" (int (default $graceSeconds $settings.terminationGracePeriodSeconds))
       "preStopSeconds" 5
       "ports" (dict "api" $port)
-      "probes" $probes
+      "probes" (include "merchant-gateway.probes" (dict "probes" $probes "settings" $settings) | fromJson)
       "volumes" $volumes
       "mounts" $mounts
     ) $part) | nindent 4 }}
@@ -69,7 +69,7 @@ spec:
 apiVersion: v1
 kind: Service
 metadata:
-  {{- include "merchant-gateway.metadata" (merge (dict "labels" (dict "merchant-gateway/metrics" "true")) $part) | nindent 2 }}
+  {{- include "merchant-gateway.metadata" (merge (dict "annotations" $settings.serviceAnnotations "labels" (merge (dict "merchant-gateway/metrics" "true") $settings.serviceLabels)) $part) | nindent 2 }}
 spec:
   selector:
     {{- include "merchant-gateway.selectorLabels" $part | nindent 4 }}
@@ -84,9 +84,10 @@ spec:
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
-  {{- include "merchant-gateway.metadata" (merge (dict "annotations" (dict "helm.sh/resource-policy" "keep")) $part) | nindent 2 }}
+  {{- include "merchant-gateway.metadata" (merge (dict "annotations" (merge (dict "helm.sh/resource-policy" "keep") $settings.persistence.annotations)) $part) | nindent 2 }}
 spec:
-  accessModes: [ReadWriteOnce]
+  accessModes:
+    {{- toYaml $settings.persistence.accessModes | nindent 4 }}
   {{- with $settings.persistence.storageClass }}
   storageClassName: {{ . }}
   {{- end }}

@@ -128,7 +128,12 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
     keys: { recordSecretFile: directory.recordSecretFile },
     registry: { database: { url: `sqlite:${directory.file('registry.db')}` }, tokenFile: directory.adminTokenFile },
     // A first try works without a network.
-    torExits: { sources: [exampleExits], allowReserved: true, snapshotFile: directory.file('tor-exits.json') },
+    torExits: {
+      sources: [exampleExits],
+      allowReserved: true,
+      maxAgeHours: 8760,
+      snapshotFile: directory.file('tor-exits.json'),
+    },
     identity: { signingKeyFile: directory.signingKeyFile },
     services: {
       database: { url: `sqlite:${directory.file('services.db')}` },

@@ -127,8 +127,8 @@ function show(status: TorListStatus, json: true | undefined, { out }: CommandIo)
     return;
   }
   const { available, size, digest, ageSeconds, sources } = status;
-  const rows = sources.map(({ source, confirmedAt, size: own, leftOut, problem }) => {
-    return [source, confirmedAt ?? 'never', String(own), String(leftOut), problem ?? ''];
+  const rows = sources.map(({ source, confirmedAt, datedAt, size: own, leftOut, problem }) => {
+    return [source, confirmedAt ?? 'never', datedAt ?? '-', String(own), String(leftOut), problem ?? ''];
   });
   const lines = [
     ...recordLines([
@@ -138,7 +138,7 @@ function show(status: TorListStatus, json: true | undefined, { out }: CommandIo)
       ['age', ageSeconds === null ? '-' : `${ageSeconds} s`],
     ]),
     '',
-    ...tableLines(['SOURCE', 'CONFIRMED', 'EXITS', 'LEFT OUT', 'PROBLEM'], rows, { wrap: ['PROBLEM'] }),
+    ...tableLines(['SOURCE', 'CONFIRMED', 'DATED', 'EXITS', 'LEFT OUT', 'PROBLEM'], rows, { wrap: ['PROBLEM'] }),
   ];
   out(`${lines.join('\n')}\n`);
 }

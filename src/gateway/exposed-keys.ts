@@ -12,6 +12,7 @@ const mostPerSecond = 100;
 export class ExposedKeys {
   readonly #keyStore: Pick<KeyStore, 'find'>;
   readonly #clock: Clock;
+  readonly #counts: Record<string, number> = { https_required: 0, tor_blocked: 0 };
   #underWay = 0;
   #second = 0;
   #inSecond = 0;
@@ -33,6 +34,21 @@ export class ExposedKeys {
     } finally {
       this.#underWay -= 1;
     }
+  }
+
+  /**
+   * Counts a request whose key somebody else may have read.
+   * @param code why it was refused: it counts where that is plain HTTP or Tor
+   * @param answer what is known of its key. Whoever sends made-up keys exposes none; of one that nobody could look up, nobody knows
+   */
+  count(code: string, answer: KeyAnswer | null): void {
+    const before = this.#counts[code];
+    if (before !== undefined && answer?.credential !== null) this.#counts[code] = before + 1;
+  }
+
+  /** How many there were, by code. */
+  counts(): Readonly<Record<string, number>> {
+    return this.#counts;
   }
 
   #mayAsk(): boolean {

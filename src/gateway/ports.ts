@@ -115,6 +115,8 @@ export interface TorExits {
   readonly digest: string | null;
   /** Why requests cannot be judged, in words for an operator; null while they can. */
   unavailableReason(): string | null;
+  /** Why the list that is asked should be replaced, in words for an operator; null while nothing is wrong with it. */
+  ageWarning?(): string | null;
   /** What operators should know of the list. */
   status(): TorListStatus;
   close(): Promise<void>;
@@ -126,7 +128,7 @@ export interface TorListStatus {
   readonly available: boolean;
   readonly digest: string | null;
   readonly size: number;
-  /** Time since the source that was confirmed last was confirmed; null where none ever was. */
+  /** Age of the youngest source's list, by its own date or, if it has none, since it was confirmed; null: there never was one. */
   readonly ageSeconds: number | null;
   readonly sources: readonly TorSourceStatus[];
 }
@@ -137,6 +139,9 @@ export interface TorSourceStatus {
   readonly source: string;
   /** When it was last read, or said that nothing had changed (ISO 8601); null: never. */
   readonly confirmedAt: string | null;
+  /** Its list's own date (ISO 8601): the newest in it, or what its server or its file tells; null: nobody tells. */
+  readonly datedAt: string | null;
+  readonly datedBy: 'list' | 'server' | 'file' | null;
   readonly ageSeconds: number | null;
   readonly size: number;
   /** Addresses left out because they are private, loopback, for documentation or otherwise reserved. */

@@ -1,3 +1,4 @@
+import type { ExposedKeys } from '../gateway/exposed-keys.js';
 import { preloadStates } from '../gateway/ports.js';
 import type { HeldFigures, KeyStore, PreloadFigures, RecordFigures, TorExits, TraceExport } from '../gateway/ports.js';
 import type { LineSink } from '../telemetry/line-sink.js';
@@ -81,6 +82,16 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadFigures | nu
       const figures = preload();
       return figures === null ? {} : { keys: figures.keys, merchants: figures.merchants, seen: figures.seen };
     },
+  );
+}
+
+/** Shows how often keys came where somebody else may have read them. */
+export function showExposedKeys(metrics: GatewayMetrics, exposedKeys: ExposedKeys): void {
+  metrics.counterByWord(
+    'gateway_keys_exposed_total',
+    'Refused requests whose key is known, or could not be looked up, and came over plain HTTP or from Tor, by code.',
+    'code',
+    () => exposedKeys.counts(),
   );
 }
 

@@ -7,7 +7,7 @@ import type { WarmUp } from './warm-up.js';
 /** What the gateway's state depends on. */
 interface ReadinessSources {
   readonly keyStore: Pick<KeyStore, 'unavailableReason' | 'startingReason'>;
-  readonly torExits: Pick<TorExits, 'unavailableReason'>;
+  readonly torExits: Pick<TorExits, 'unavailableReason' | 'ageWarning'>;
   readonly accessLog: Pick<LineSink, 'problem'>;
   readonly clock: Clock;
 }
@@ -47,12 +47,14 @@ export class Readiness {
 
   /** What is wrong, or soon will be, though it keeps nobody from being served. */
   readonly warnings = (): string[] => {
-    const { accessLog, clock } = this.#sources;
+    const { accessLog, clock, torExits } = this.#sources;
     const logProblem = this.#goesOnWithoutLog ? accessLog.problem() : null;
     const tlsProblem = this.tls?.reload.problem ?? null;
+    const torWarning = torExits.ageWarning?.() ?? null;
     return [
       ...(tlsProblem === null ? [] : [`the new certificates cannot be used; the ones before stay: ${tlsProblem}`]),
       ...(this.tls === null ? [] : expiryWarnings(this.tls.endpoint.material, clock.now())),
+      ...(torWarning === null ? [] : [`Tor exits: ${torWarning}`]),
       ...(logProblem === null ? [] : [`access log: ${logProblem}; requests are taken all the same`]),
     ];
   };

@@ -75,6 +75,7 @@ export class RequestLog {
       const answer = await this.#options.exposedKeys.find(lookupId);
       exchange.answer = answer;
       exchange.credential = answer?.credential ?? null;
+      this.#options.exposedKeys.count(exchange.outcome, answer);
     } catch (error) {
       this.#options.onInternalError(error, exchange.id);
     }

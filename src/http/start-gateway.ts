@@ -18,7 +18,7 @@ import { createListener } from './listener.js';
 import type { Listener } from './listener.js';
 import { createManagement } from './management.js';
 import type { Health } from './management.js';
-import { openMetrics, showLoad, showTls } from './open-metrics.js';
+import { openMetrics, showExposedKeys, showLoad, showTls } from './open-metrics.js';
 import { Readiness } from './readiness.js';
 import { RequestLog } from './request-log.js';
 import { createRouteTable } from './routes.js';
@@ -98,12 +98,14 @@ export async function startGateway(
   const warmUp = onWarm && new WarmUp({ ...config, ...ports }, onWarm);
   readiness.warmUp = warmUp;
   const metrics = openMetrics(config.environment, readiness, ports);
+  const exposedKeys = new ExposedKeys(ports.keyStore, ports.clock);
+  showExposedKeys(metrics, exposedKeys);
   const requestLog = new RequestLog({
     ...ports,
     environment: config.environment,
     sink: ports.accessLog,
     metrics,
-    exposedKeys: new ExposedKeys(ports.keyStore, ports.clock),
+    exposedKeys,
   });
   const { throttle, merchantRate, loopWatch } = openBrakes(config, ports.sharedRate, metrics);
   const stopWatching = loopWatch.start(ports.onOverload);

@@ -47,11 +47,16 @@ export function registerTorExitMetrics(register: Registry, figures: () => TorExi
   gauge('gateway_tor_list_info', 'The SHA-256 of the list in force, as a label.', ['digest'], (it, list) => {
     if (list.digest !== null) it.set({ digest: list.digest }, 1);
   });
-  gauge('gateway_tor_list_age_seconds', 'Time since a source was last confirmed.', [], (it, list) => {
-    if (list.ageSeconds === null) it.remove();
-    else it.set(list.ageSeconds);
-  });
-  gauge('gateway_tor_list_source_age_seconds', 'Time since this source was confirmed.', ['source'], (it, list) => {
+  gauge(
+    'gateway_tor_list_age_seconds',
+    'Age of the youngest list by its own date, or since its source was confirmed where it has none.',
+    [],
+    (it, list) => {
+      if (list.ageSeconds === null) it.remove();
+      else it.set(list.ageSeconds);
+    },
+  );
+  gauge('gateway_tor_list_source_age_seconds', 'The same of the list of this source.', ['source'], (it, list) => {
     for (const { source, ageSeconds } of list.sources) if (ageSeconds !== null) it.set({ source }, ageSeconds);
   });
   gauge(

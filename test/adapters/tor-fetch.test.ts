@@ -79,7 +79,7 @@ t.test('a list is fetched with its validators, politely, and over TLS that is ve
     });
     response.end(list);
   };
-  const expected = { text: list, etag: '"1"', lastModified: 'Thu, 01 Jan 2026 00:00:00 GMT' };
+  const expected = { text: list, etag: '"1"', lastModified: 'Thu, 01 Jan 2026 00:00:00 GMT', writtenAt: null };
   t.same(await fetchFrom(t, await serve(t, handler)), expected);
   t.match(seen[0], { 'user-agent': 'merchant-gateway', 'accept-encoding': 'identity' });
   t.notOk('if-none-match' in (seen[0] ?? {}));

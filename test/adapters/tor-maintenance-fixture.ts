@@ -18,7 +18,7 @@ export type Answer = SourceContent | ExitListRefused | Error;
 /** A list as a server has it. */
 export function content(lines: readonly string[] | string, validators: Partial<Validators> = {}): SourceContent {
   const text = typeof lines === 'string' ? lines : `${lines.join('\n')}\n`;
-  return { text, etag: null, lastModified: null, ...validators };
+  return { text, etag: null, lastModified: null, writtenAt: null, ...validators };
 }
 
 /** Some addresses of the documentation ranges, and after 250 of them others. */

@@ -48,7 +48,7 @@ t.test(
     const refreshed = await cli('refresh', ...config);
     t.same([refreshed.status, refreshed.err], [0, '']);
     t.match(refreshed.out, /in force +yes\nexits +2\nsha-256 +[0-9a-f]{64}\nage +\d+ s\n/);
-    t.match(refreshed.out, new RegExp(`^SOURCE .*\n${url} +\\d{4}-.*Z +2 +0$`, 'm'));
+    t.match(refreshed.out, new RegExp(`^SOURCE .*\n${url} +\\d{4}-.*Z +- +2 +0$`, 'm'));
     t.equal(requests, 1);
 
     const status = JSON.parse((await cli('status', '--json', ...config)).out) as object;

@@ -406,7 +406,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   [
     'a volume without a name',
-    /registry\.extraVolumes has a volume without a name/,
+    /registry\.extraVolumes\.0: name is required/,
     { registry: { extraVolumes: [{ emptyDir: {} }] } },
   ],
   [

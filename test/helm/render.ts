@@ -40,11 +40,14 @@ export function runHelm(args: readonly string[], values: object = {}): Rendered 
   return { status, stdout, stderr };
 }
 
-/** Renders the chart with a profile and, above it, values. */
-export function render(profile: string, values: object = {}): Rendered {
+/**
+ * Renders the chart with a profile and, above it, values.
+ * @param options further ones of helm; values of theirs are below the profile's
+ */
+export function render(profile: string, values: object = {}, options: readonly string[] = []): Rendered {
   const file = `helm/ci/${profile}${profileSuffix}`;
   const cluster = ['--kube-version', '1.27.0', '--namespace', 'payments'];
-  return runHelm(['template', 'release', 'helm', ...cluster, '--values', file], values);
+  return runHelm(['template', 'release', 'helm', ...cluster, ...options, '--values', file], values);
 }
 
 /** The objects in what helm printed. */

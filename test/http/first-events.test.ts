@@ -30,8 +30,9 @@ t.test(
     );
     for (const { alert, expr } of rules) {
       const [, metric = '', labels = '', window = ''] = /increase\((\w+)\{(.*?)\}\[(\w+)\]\)/.exec(expr) ?? [];
-      // A metric with a series for each configured upstream has all of them from the start.
-      const names = labels === '' ? [metric, `${metric}{upstream="payouts"}`] : [`${metric}{${labels}}`];
+      // A metric with a series for each configured upstream, or each code, has all of them from the start.
+      const words = ['{upstream="payouts"}', '{code="https_required"}'];
+      const names = labels === '' ? [metric, ...words.map((word) => `${metric}${word}`)] : [`${metric}{${labels}}`];
       const begun = text.split('\n').some((line) => names.some((name) => line === `${name} 0`));
       const series = `${metric}{${labels}}`;
       const whole = expr.replaceAll(/\s+/g, ' ');

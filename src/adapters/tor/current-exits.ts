@@ -1,4 +1,5 @@
 import type { IpAddress } from '../../policy/ip-address.js';
+import { expiresSince } from './list-date.js';
 import type { SourceList } from './source-lists.js';
 import { TorExitList } from './tor-exit-list.js';
 
@@ -7,8 +8,8 @@ export class CurrentExits {
   #list = new TorExitList([]);
   /** The digests of what is joined. */
   #joined = '';
-  /** The newest confirmation, in milliseconds since 1970. */
-  #confirmedAt = -Infinity;
+  /** Since when the youngest of them ages, in milliseconds since 1970. */
+  #expiresSince = -Infinity;
 
   constructor(readonly maxAgeMilliseconds: number) {}
 
@@ -17,7 +18,7 @@ export class CurrentExits {
   }
 
   isAvailable(now: number): boolean {
-    return now - this.#confirmedAt <= this.maxAgeMilliseconds;
+    return now - this.#expiresSince <= this.maxAgeMilliseconds;
   }
 
   has(address: IpAddress): boolean {
@@ -33,7 +34,7 @@ export class CurrentExits {
     const changes = joined !== this.#joined;
     if (changes) this.#list = await TorExitList.join(lists.map(({ addresses }) => addresses));
     this.#joined = joined;
-    this.#confirmedAt = Math.max(-Infinity, ...lists.map(({ confirmedAt }) => Date.parse(confirmedAt)));
+    this.#expiresSince = Math.max(-Infinity, ...lists.map(expiresSince));
     return changes;
   }
 }

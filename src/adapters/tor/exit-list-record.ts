@@ -8,6 +8,9 @@ const digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 const storedList = Type.Object({
   /** When its source last had it, or said that it still has. */
   confirmedAt: moment,
+  /** The list's own date; null where it has none. The former release knows neither of the two. */
+  datedAt: Type.Optional(Type.Union([moment, Type.Null()])),
+  datedBy: Type.Optional(Type.Union([Type.Literal('list'), Type.Literal('server'), Type.Literal('file'), Type.Null()])),
   etag: validator,
   lastModified: validator,
   leftOut: Type.Integer({ minimum: 0 }),

@@ -1,4 +1,5 @@
 import type { TorListStatus, TorSourceStatus } from '../../gateway/ports.js';
+import { agesSince } from './list-date.js';
 import type { SourceState } from './source-lists.js';
 import type { TorExitList } from './tor-exit-list.js';
 
@@ -34,7 +35,9 @@ function sourceStatus({ name, state: { list, problem }, refusals }: SourceFacts,
   return {
     source: name,
     confirmedAt: list?.confirmedAt ?? null,
-    ageSeconds: list === null ? null : Math.max(0, Math.round((now - Date.parse(list.confirmedAt)) / 1000)),
+    datedAt: list?.datedAt ?? null,
+    datedBy: list?.datedBy ?? null,
+    ageSeconds: list === null ? null : Math.max(0, Math.round((now - agesSince(list)) / 1000)),
     size: list?.addresses.length ?? 0,
     leftOut: list?.leftOut ?? 0,
     problem,

@@ -76,7 +76,7 @@ async function contentOf(response: Answer, conditional: boolean): Promise<Source
   if (!framed && !/[\n}]\s*$/.test(text)) {
     throw new ExitListRefused('cut_off', 'its last line is not ended, and its server did not say how long it is');
   }
-  return { text, etag: single(headers.etag), lastModified: single(headers['last-modified']) };
+  return { text, etag: single(headers.etag), lastModified: single(headers['last-modified']), writtenAt: null };
 }
 
 /** What is wrong with an answer before a byte of it is read; null where nothing is. */

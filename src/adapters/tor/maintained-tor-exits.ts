@@ -3,6 +3,7 @@ import type { IpAddress } from '../../policy/ip-address.js';
 import type { AdmissionRules } from './admitted-exits.js';
 import { CurrentExits } from './current-exits.js';
 import { statusOf } from './exit-list-status.js';
+import { agesSince, expiresSince } from './list-date.js';
 import type { ExitSource } from './exit-source.js';
 import { ListFiles } from './list-files.js';
 import { RecordExchange } from './record-exchange.js';
@@ -10,6 +11,7 @@ import type { RecordExchangeOptions } from './record-exchange.js';
 import { RefreshSchedule } from './refresh-schedule.js';
 import type { RefreshScheduleOptions } from './refresh-schedule.js';
 import { SourceLists } from './source-lists.js';
+import type { SourceList } from './source-lists.js';
 import { SourceReader } from './source-reader.js';
 import type { SourceReaderOptions } from './source-reader.js';
 import type { TorExitList } from './tor-exit-list.js';
@@ -22,7 +24,7 @@ export interface MaintenanceOptions
     RefreshScheduleOptions {
   readonly sources: readonly ExitSource[];
   readonly rules: AdmissionRules;
-  /** A source's list that was not confirmed for longer counts as none. */
+  /** A source's list that is older, or was not confirmed for longer, counts as none. */
   readonly maxAgeMilliseconds: number;
   /** What is said of an address while there is no list: nothing (true), or that it is no exit (false). */
   readonly denyWhenUnavailable: boolean;
@@ -81,7 +83,17 @@ export class MaintainedTorExits implements TorExits {
 
   unavailableReason(): string | null {
     if (this.#available || !this.#options.denyWhenUnavailable) return null;
-    return this.#lists.confirmedSince(-Infinity).length === 0 ? 'no list is loaded yet' : 'the list is too old';
+    const [list] = this.#youngestFirst();
+    if (list === undefined) return 'no list is loaded yet';
+    const since = new Date(expiresSince(list)).toISOString();
+    return `the list is too old${since === list.confirmedAt ? '' : `: by its own date it is of ${since}`}`;
+  }
+
+  ageWarning(): string | null {
+    const [list] = this.#youngestFirst(agesSince);
+    const { clock, maxAgeMilliseconds } = this.#options;
+    if (list === undefined || !this.#available || clock.now() - agesSince(list) <= maxAgeMilliseconds) return null;
+    return `the list is in a file of ${new Date(agesSince(list)).toISOString()}, older than maxAgeHours: replace the file`;
   }
 
   status(): TorListStatus {
@@ -159,6 +171,10 @@ export class MaintainedTorExits implements TorExits {
     await this.#options.shared?.close();
   }
 
+  #youngestFirst(sinceOf = expiresSince): SourceList[] {
+    return this.#lists.youngerThan(-Infinity).toSorted((one, other) => sinceOf(other) - sinceOf(one));
+  }
+
   get #available(): boolean {
     return this.#current.isAvailable(this.#options.clock.now());
   }
@@ -208,7 +224,7 @@ export class MaintainedTorExits implements TorExits {
 
   async #swap(): Promise<void> {
     const { clock, maxAgeMilliseconds, onList } = this.#options;
-    const changed = await this.#current.swap(this.#lists.confirmedSince(clock.now() - maxAgeMilliseconds));
+    const changed = await this.#current.swap(this.#lists.youngerThan(clock.now() - maxAgeMilliseconds));
     if (changed) onList(this.#current.list);
   }
 }

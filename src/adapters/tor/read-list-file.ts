@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
 import { ExitListRefused } from './exit-list-refused.js';
@@ -12,7 +13,12 @@ import type { SourceContent } from './source-content.js';
 export async function readListFile(file: string): Promise<SourceContent> {
   try {
     const bytes = await readOperatorFile(file, 'The Tor exit list', maxListBytes);
-    return { text: decodeList(bytes), etag: null, lastModified: null };
+    // A file that goes away in between was there when it was read.
+    const written = await stat(file).then(
+      ({ mtime }) => mtime.toISOString(),
+      () => null,
+    );
+    return { text: decodeList(bytes), etag: null, lastModified: null, writtenAt: written };
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
     throw new ExitListRefused('unreadable', error.message.replace(/^The Tor exit list /, '').replace(/\.$/, ''), {

@@ -4,11 +4,13 @@ import { admitExits } from './admitted-exits.js';
 import type { AdmissionRules, AdmittedExits } from './admitted-exits.js';
 import type { ExitListRecord, StoredSource } from './exit-list-record.js';
 import { ExitListRefused } from './exit-list-refused.js';
+import { expiresSince } from './list-date.js';
+import type { ListDate } from './list-date.js';
 import type { ExitSource } from './exit-source.js';
 import type { Validators } from './source-content.js';
 
 /** The last good list of a source. */
-export interface SourceList extends AdmittedExits, Validators {
+export interface SourceList extends AdmittedExits, Validators, Partial<ListDate> {
   /** When the source last had it, or said that it still has (ISO 8601, UTC). */
   readonly confirmedAt: string;
 }
@@ -91,12 +93,12 @@ export class SourceLists {
     return refused;
   }
 
-  /** The lists that were confirmed at this moment or later, in the order of the sources. */
-  confirmedSince(moment: number): SourceList[] {
+  /** The lists that are of this moment or later, in the order of the sources. */
+  youngerThan(moment: number): SourceList[] {
     return this.#sources
       .map((source) => this.stateOf(source).list)
       .filter((list) => list !== null)
-      .filter(({ confirmedAt }) => Date.parse(confirmedAt) >= moment);
+      .filter((list) => expiresSince(list) >= moment);
   }
 
   /** Everything that is known, to be kept. */

@@ -2,6 +2,7 @@ import type { Clock } from '../../gateway/ports.js';
 import { admitExits, refuseShrunken } from './admitted-exits.js';
 import type { AdmissionRules } from './admitted-exits.js';
 import { parseExitList } from './exit-list-parser.js';
+import { dateOf } from './list-date.js';
 import { ExitListRefused } from './exit-list-refused.js';
 import type { ExitSource } from './exit-source.js';
 import type { SourceContent, Validators } from './source-content.js';
@@ -73,7 +74,7 @@ export class SourceReader {
     const admitted = await admitExits(parseExitList(content.text), rules);
     if (!acceptSmaller) refuseShrunken(admitted.addresses.length, before?.addresses.length ?? 0);
     const { etag, lastModified } = content;
-    lists.keep(source, { ...admitted, confirmedAt, etag, lastModified });
+    lists.keep(source, { ...admitted, ...dateOf(content), confirmedAt, etag, lastModified });
   }
 }
 

@@ -177,7 +177,8 @@ export const torExits = section(
       minimum: 1,
       maximum: 8760,
       default: 48,
-      description: 'A list that its source has not confirmed for longer than this counts as unavailable.',
+      description:
+        'A list that is older by its own date, or that its source has not confirmed for longer, counts as unavailable. The time of a file only warns.',
     }),
     allowReserved: Type.Boolean({
       default: false,

@@ -1,0 +1,123 @@
+{{/* What is wrong with the rights, containers and times that a part's values set. Takes settings, name, such as gateway, and graceSeconds; a list in JSON. */}}
+{{- define "merchant-gateway.hatchProblems" -}}
+{{- $name := .name -}}
+{{- $settings := .settings -}}
+{{- $problems := list -}}
+{{- $ofPod := include "merchant-gateway.podSecurityContext" $settings | fromJson -}}
+{{- $ofContainer := include "merchant-gateway.securityContext" $settings | fromJson -}}
+{{- $problems = concat $problems (include "merchant-gateway.rightsProblems" (dict "context" $ofPod "name" (printf "%s.podSecurityContext" $name)) | fromJsonArray) -}}
+{{- $problems = concat $problems (include "merchant-gateway.rightsProblems" (dict "context" $ofContainer "name" (printf "%s.securityContext" $name)) | fromJsonArray) -}}
+{{- if not (or (get $ofPod "runAsNonRoot") (get $ofContainer "runAsNonRoot")) -}}
+{{- $problems = append $problems (printf "%s.podSecurityContext takes runAsNonRoot away, and nothing would keep the process from running as root: leave it" $name) -}}
+{{- end -}}
+{{- if not (get $ofContainer "readOnlyRootFilesystem") -}}
+{{- $problems = append $problems (printf "%s.securityContext makes the root file system writable: mount an emptyDir where something has to be written, by %s.extraVolumes" $name $name) -}}
+{{- end -}}
+{{- if not (has "ALL" (default list (default dict (get $ofContainer "capabilities")).drop)) -}}
+{{- $problems = append $problems (printf "%s.securityContext keeps the capabilities that every container has: drop [ALL] as well" $name) -}}
+{{- end -}}
+{{- if or (not (hasKey $ofContainer "allowPrivilegeEscalation")) (not (or (hasKey $ofPod "seccompProfile") (hasKey $ofContainer "seccompProfile"))) -}}
+{{- $problems = append $problems (printf "%s.securityContext or podSecurityContext takes away what keeps the process from further rights (allowPrivilegeEscalation, seccompProfile): leave it" $name) -}}
+{{- end -}}
+{{- $names := list "gateway" "registry" "services" -}}
+{{- range $list := list "initContainers" "extraContainers" -}}
+{{- range get $settings $list -}}
+{{- $container := printf "%s.%s %s" $name $list .name -}}
+{{- if has .name $names -}}
+{{- $problems = append $problems (printf "%s has the name of another container of the pod: choose another" $container) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- $problems = concat $problems (include "merchant-gateway.rightsProblems" (dict "context" (default dict .securityContext) "name" $container) | fromJsonArray) -}}
+{{- range default list .volumeMounts -}}
+{{- if regexMatch "^(secret-.*|tls)$" .name -}}
+{{- $problems = append $problems (printf "%s mounts %s, a secret of the product's own: give it one of its own, by %s.extraVolumes" $container .name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $grace := default $.graceSeconds $settings.terminationGracePeriodSeconds | int -}}
+{{- if lt $grace (int $.graceSeconds) -}}
+{{- $problems = append $problems (printf "%s.terminationGracePeriodSeconds is %d, and its drain takes up to %d: requests would be cut off. Raise it, or lower config.limits.drainTimeoutSeconds" $name $grace (int $.graceSeconds)) -}}
+{{- end -}}
+{{- if and $settings.lifecycle.preStop (kindIs "invalid" $settings.terminationGracePeriodSeconds) -}}
+{{- $problems = append $problems (printf "%s.lifecycle.preStop takes time that the drain then lacks: set %s.terminationGracePeriodSeconds to %d and as much as the hook takes" $name $name (int $.graceSeconds)) -}}
+{{- end -}}
+{{- if and (eq (default "" $settings.dnsPolicy) "None") (not $settings.dnsConfig.nameservers) -}}
+{{- $problems = append $problems (printf "%s.dnsPolicy is None without dnsConfig.nameservers: Kubernetes takes no such pod" $name) -}}
+{{- end -}}
+{{- $problems | toJson -}}
+{{- end -}}
+
+{{/* Rights that no container of the chart gets. Takes context, a security context of a pod or a container, and name; a list in JSON. */}}
+{{- define "merchant-gateway.rightsProblems" -}}
+{{- $problems := list -}}
+{{- if and (hasKey .context "runAsUser") (eq (toString .context.runAsUser) "0") -}}
+{{- $problems = append $problems (printf "%s runs as root (runAsUser 0): name another user" .name) -}}
+{{- end -}}
+{{- if eq (get .context "runAsNonRoot" | toString) "false" -}}
+{{- $problems = append $problems (printf "%s lets it run as root (runAsNonRoot false): leave it out" .name) -}}
+{{- end -}}
+{{- if get .context "privileged" -}}
+{{- $problems = append $problems (printf "%s is privileged, which is root on the node: leave it out" .name) -}}
+{{- end -}}
+{{- if get .context "allowPrivilegeEscalation" -}}
+{{- $problems = append $problems (printf "%s allows to gain rights (allowPrivilegeEscalation): leave it out" .name) -}}
+{{- end -}}
+{{- $added := without (default list (default dict (get .context "capabilities")).add) "NET_BIND_SERVICE" -}}
+{{- if $added -}}
+{{- $problems = append $problems (printf "%s adds the capability %s: only NET_BIND_SERVICE may be added" .name (first $added)) -}}
+{{- end -}}
+{{- range list "seccompProfile" "appArmorProfile" -}}
+{{- if eq (default dict (get $.context .)).type "Unconfined" -}}
+{{- $problems = append $problems (printf "%s has no %s (Unconfined): leave it out" $.name .) -}}
+{{- end -}}
+{{- end -}}
+{{- if or (eq (get .context "procMount" | toString) "Unmasked") (default dict (get .context "windowsOptions")).hostProcess -}}
+{{- $problems = append $problems (printf "%s reaches into the node (procMount, hostProcess): leave it out" .name) -}}
+{{- end -}}
+{{- $problems | toJson -}}
+{{- end -}}
+
+{{/* What is wrong with the Service and the roll-out of one environment's gateways. Takes settings; a list in JSON. */}}
+{{- define "merchant-gateway.serviceProblems" -}}
+{{- $problems := list -}}
+{{- $service := .settings.service -}}
+{{- $ports := compact (list $service.nodePorts.https $service.nodePorts.http $service.healthCheckNodePort) -}}
+{{- if and (eq $service.type "ClusterIP") $ports -}}
+{{- $problems = append $problems "gateway.service.nodePorts and healthCheckNodePort are of the types NodePort and LoadBalancer: set type, or leave them out" -}}
+{{- end -}}
+{{- if ne (len (uniq $ports)) (len $ports) -}}
+{{- $problems = append $problems "gateway.service.nodePorts has one port twice: a node has each port once" -}}
+{{- end -}}
+{{- if and $service.healthCheckNodePort (or (ne $service.type "LoadBalancer") (eq (default "Local" $service.externalTrafficPolicy) "Cluster")) -}}
+{{- $problems = append $problems "gateway.service.healthCheckNodePort is of a LoadBalancer with externalTrafficPolicy Local: leave it out" -}}
+{{- end -}}
+{{- if and (ne $service.type "LoadBalancer") (or $service.loadBalancerIP (kindIs "bool" $service.allocateLoadBalancerNodePorts)) -}}
+{{- $problems = append $problems "gateway.service.loadBalancerIP and allocateLoadBalancerNodePorts are of the type LoadBalancer: set type, or leave them out" -}}
+{{- end -}}
+{{- if and $service.externalIPs (eq $service.type "ClusterIP") -}}
+{{- $problems = append $problems "gateway.service.externalIPs with type ClusterIP replaces every client's address by a node's, so that allowlists and Tor exits mean nothing: set type" -}}
+{{- end -}}
+{{- $rolling := .settings.rollingUpdate -}}
+{{- if and (regexMatch "^0+%?$" (toString $rolling.maxUnavailable)) (regexMatch "^0+%?$" (toString $rolling.maxSurge)) -}}
+{{- $problems = append $problems "gateway.rollingUpdate lets no pod be away and none be added: no roll-out could begin. Raise maxSurge" -}}
+{{- end -}}
+{{- $problems | toJson -}}
+{{- end -}}
+
+{{/* What is wrong with the further objects, and with how figures are read. Takes root; a list in JSON. */}}
+{{- define "merchant-gateway.objectProblems" -}}
+{{- $problems := list -}}
+{{- range $index, $object := .root.Values.extraObjects -}}
+{{- $parsed := tpl (ternary $object (toYaml $object) (kindIs "string" $object)) $.root | fromYaml -}}
+{{- if not (and (get $parsed "apiVersion") (get $parsed "kind") (dig "metadata" "name" "" $parsed)) -}}
+{{- $problems = append $problems (printf "extraObjects has at place %d what is no object of Kubernetes: it needs apiVersion, kind and metadata.name" $index) -}}
+{{- else if eq $parsed.kind "Secret" -}}
+{{- $problems = append $problems (printf "extraObjects has the Secret %s: nothing secret is in values, which Helm keeps and shows. Make it with kubectl, or have an operator make it (ExternalSecret, SealedSecret)" $parsed.metadata.name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .root.Release.IsInstall .root.Values.monitoring.serviceMonitor.enabled .root.Values.networkPolicy.enabled (not .root.Values.networkPolicy.monitoring) -}}
+{{- $problems = append $problems "monitoring.serviceMonitor has Prometheus read figures that networkPolicy.monitoring lets nobody read: name Prometheus there, as a peer such as { namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: monitoring } } }" -}}
+{{- end -}}
+{{- $problems | toJson -}}
+{{- end -}}

@@ -1,0 +1,388 @@
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { parse } from 'yaml';
+import { kinds } from './kinds.js';
+import { pairsOf, pairwise } from './pairwise.js';
+import type { Dimensions } from './pairwise.js';
+import { manifestsIn, profiles, render, runHelm } from './render.js';
+import type { Manifest } from './render.js';
+import { unknownFields } from './unknown-fields.js';
+
+const sidecar = { name: 'shipper', image: 'shipper:1', resources: { limits: { memory: '64Mi' } } };
+const peer = { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'monitoring' } } };
+const rule = { from: [peer], ports: [{ protocol: 'TCP', port: 2112 }] };
+const upstreams = Object.fromEntries(
+  ['transactions', 'payouts', 'customers'].map((name) => [name, { url: `http://${name}:8080` }]),
+);
+const inFront = { config: { trustedProxies: ['10.244.0.0/16'] } };
+const tls = { existingSecret: 'api-example-tls' };
+
+/** The same for each part that runs pods. */
+function pods(settings: object): object {
+  return { gateway: settings, registry: settings, services: settings };
+}
+
+/** What an operator chooses, each by itself. None of them leaves out what another one relies on. */
+const dimensions: Dimensions = {
+  edge: {
+    'load balancer': {
+      gateway: {
+        tls,
+        service: {
+          type: 'LoadBalancer',
+          loadBalancerClass: 'example.com/nlb',
+          loadBalancerIP: '203.0.113.7',
+          loadBalancerSourceRanges: ['203.0.113.0/24'],
+          allocateLoadBalancerNodePorts: false,
+          healthCheckNodePort: 30444,
+          annotations: { 'example.com/scheme': 'internet-facing' },
+          labels: { tier: 'edge' },
+        },
+      },
+    },
+    'node ports': {
+      gateway: {
+        tls,
+        service: { type: 'NodePort', nodePorts: { https: 30443, http: 30080 }, externalIPs: ['203.0.113.8'] },
+      },
+    },
+    'cert-manager': {
+      gateway: {
+        plainListener: false,
+        tls: { certManager: { enabled: true, issuerRef: { name: 'ca' }, dnsNames: ['api.example.com'] } },
+      },
+    },
+    ingress: {
+      gateway: { ingress: { enabled: true, className: 'nginx', hosts: ['api.example.com'], labels: { tier: 'edge' } } },
+      environments: { test: { gateway: { ingress: { className: 'inside' } } } },
+    },
+    HTTPRoute: {
+      gateway: { route: { enabled: true, parentRefs: [{ name: 'edge' }], annotations: { 'example.com/a': 'b' } } },
+      environments: {
+        live: { gateway: { route: { hostnames: ['api.example.com'] } } },
+        test: { gateway: { route: { hostnames: ['sandbox.example.com'] } } },
+      },
+    },
+    TLSRoute: {
+      gateway: { tls, route: { enabled: true, kind: 'TLSRoute', parentRefs: [{ name: 'edge', sectionName: 'tls' }] } },
+      environments: {
+        live: { gateway: { route: { hostnames: ['api.example.com'] } } },
+        test: { gateway: { route: { hostnames: ['sandbox.example.com'] } } },
+      },
+    },
+    'PROXY protocol': {
+      config: { proxyProtocol: true },
+      gateway: { service: { sessionAffinity: 'ClientIP', internalTrafficPolicy: 'Local' } },
+    },
+    'client certificates': {
+      config: { listen: { https: { clientCertificates: 'request' } } },
+      secrets: { tlsClientCa: { existingSecret: 'client-ca' }, tlsTicketKeys: { existingSecret: 'tickets' } },
+      gateway: {
+        tls,
+        listenAddress: '::',
+        service: { ipFamilyPolicy: 'PreferDualStack', ipFamilies: ['IPv6', 'IPv4'] },
+      },
+    },
+  },
+  hatches: {
+    'no hatch': {},
+    'security contexts': pods({
+      podSecurityContext: { runAsUser: 2000, runAsGroup: null, fsGroup: 2000, supplementalGroups: [3000] },
+      securityContext: { capabilities: { drop: ['ALL'], add: ['NET_BIND_SERVICE'] } },
+    }),
+    sidecars: pods({
+      extraContainers: [{ ...sidecar, volumeMounts: [{ name: 'scratch', mountPath: '/scratch' }] }],
+      extraVolumes: [{ name: 'scratch', emptyDir: { sizeLimit: '1Mi' } }],
+      extraVolumeMounts: [{ name: 'scratch', mountPath: '/scratch' }],
+    }),
+    'init containers': pods({ initContainers: [{ ...sidecar, restartPolicy: 'Always' }] }),
+    variables: pods({
+      envFrom: [{ configMapRef: { name: 'common' } }, { secretRef: { name: 'core' } }],
+      extraEnv: [{ name: 'POD', valueFrom: { fieldRef: { fieldPath: 'metadata.name' } } }],
+    }),
+    scheduling: pods({
+      nodeSelector: { 'kubernetes.io/arch': 'arm64' },
+      tolerations: [{ key: 'edge', operator: 'Exists', effect: 'NoSchedule' }],
+      affinity: { nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [] } },
+      topologySpreadConstraints: [
+        {
+          maxSkew: 1,
+          topologyKey: 'zone',
+          whenUnsatisfiable: 'DoNotSchedule',
+          labelSelector: { matchLabels: { a: 'b' } },
+        },
+      ],
+      priorityClassName: 'system-cluster-critical',
+      runtimeClassName: 'gvisor',
+      schedulerName: 'other',
+      podLabels: { tier: 'edge' },
+      podAnnotations: { 'example.com/log': 'json' },
+      deploymentLabels: { tier: 'edge' },
+      deploymentAnnotations: { 'example.com/owner': 'edge' },
+    }),
+    names: pods({
+      hostAliases: [{ ip: '10.0.0.9', hostnames: ['core.example'] }],
+      dnsPolicy: 'None',
+      dnsConfig: { nameservers: ['10.0.0.10'], options: [{ name: 'ndots', value: '1' }] },
+      readinessGates: [{ conditionType: 'cloud.example/in-load-balancer' }],
+    }),
+    times: pods({
+      lifecycle: { preStop: { exec: { command: ['node', '-e', '0'] } } },
+      terminationGracePeriodSeconds: 120,
+      probes: { startup: { failureThreshold: 99 }, liveness: { timeoutSeconds: 9 }, readiness: { periodSeconds: 9 } },
+      revisionHistoryLimit: 0,
+    }),
+  },
+  environments: {
+    production: {},
+    sandbox: { environments: { live: { enabled: false }, test: { enabled: true } } },
+    both: { environments: { test: { enabled: true, gateway: { config: { log: { level: 'debug' } } } } } },
+  },
+  registry: {
+    'registry on SQLite': { registry: { persistence: { size: '2Gi', storageClass: 'fast', annotations: { a: 'b' } } } },
+    'registry on PostgreSQL': {
+      secrets: { registryDatabase: { existingSecret: 'registry-database' } },
+      registry: { replicas: 2, serviceAnnotations: { a: 'b' }, serviceLabels: { tier: 'core' } },
+    },
+    'registry on its own volume': { registry: { persistence: { existingClaim: 'registry' } } },
+    'registry elsewhere': { registry: { enabled: false } },
+  },
+  services: {
+    'own services': { config: { upstreams } },
+    'services of the chart': {
+      secrets: { identitySigningKey: { existingSecret: 'identity' } },
+      services: { enabled: true },
+    },
+    'services on PostgreSQL': {
+      secrets: {
+        identitySigningKey: { existingSecret: 'identity' },
+        servicesDatabase: { existingSecret: 'services-database' },
+      },
+      services: { enabled: true, replicas: 3, podDisruptionBudget: { maxUnavailable: '34%' } },
+    },
+  },
+  redis: {
+    'one Redis': { config: { keyStore: { redis: { url: 'redis://redis:6379' } } } },
+    sentinels: {
+      config: {
+        keyStore: { redis: { url: 'rediss://redis:6379', sentinel: { masterName: 'a', servers: ['sentinel:26379'] } } },
+      },
+      secrets: { redisPassword: { existingSecret: 'redis' }, redisCa: { existingSecret: 'redis-tls' } },
+    },
+    'Redis Cluster': { config: { keyStore: { redis: { cluster: ['redis-0:6379', 'redis-1:6379', 'redis-2:6379'] } } } },
+  },
+  exits: {
+    'exits in a ConfigMap': { torExits: { existingConfigMap: 'exits' } },
+    'exits by URL': { config: { torExits: { sources: ['https://exits.example/list'] } } },
+    'exits by a CronJob': {
+      config: { torExits: { sources: ['https://exits.example/list'] } },
+      torExits: { cronJob: { enabled: true, schedule: '@hourly' } },
+    },
+    'no rule of exits': { config: { torExits: { enabled: false } } },
+  },
+  scaling: {
+    'three replicas': {},
+    autoscaling: { gateway: { autoscaling: { enabled: true, minReplicas: 2 } } },
+    'autoscaling by memory too': {
+      gateway: {
+        rollingUpdate: { maxSurge: '50%' },
+        podDisruptionBudget: { maxUnavailable: null, minAvailable: 1 },
+        autoscaling: {
+          enabled: true,
+          targetMemoryUtilizationPercentage: 80,
+          metrics: [
+            { type: 'Pods', pods: { metric: { name: 'rps' }, target: { type: 'AverageValue', averageValue: '1k' } } },
+          ],
+          behavior: { scaleUp: { policies: [{ type: 'Percent', value: 50, periodSeconds: 30 }] } },
+        },
+      },
+    },
+  },
+  policies: {
+    policies: { networkPolicy: { monitoring: [peer] } },
+    'more policies': {
+      networkPolicy: {
+        monitoring: [peer],
+        clients: [{ ipBlock: { cidr: '0.0.0.0/0', except: ['10.0.0.0/8'] } }],
+        administrators: [peer],
+        extraIngress: { gateway: [rule], registry: [rule], services: [rule] },
+        extraEgress: { gateway: [{ to: [peer] }], registry: [{ to: [peer] }], services: [{ to: [peer] }] },
+        protectRedis: { enabled: true, podLabels: { app: 'redis' }, alsoFrom: [peer] },
+      },
+    },
+    'no policies': { networkPolicy: { enabled: false } },
+  },
+  monitoring: {
+    'no figures': {},
+    figures: {
+      monitoring: {
+        serviceMonitor: { enabled: true },
+        prometheusRule: { enabled: true },
+        dashboard: { enabled: true },
+      },
+    },
+    'figures as it is wanted': {
+      monitoring: {
+        runbookBaseUrl: 'https://git.example/gateway/blob/v1',
+        serviceMonitor: {
+          enabled: true,
+          scrapeTimeout: '5s',
+          labels: { release: 'prometheus' },
+          relabelings: [{ sourceLabels: ['__meta_kubernetes_pod_node_name'], targetLabel: 'node' }],
+          metricRelabelings: [{ regex: 'nodejs_.*', action: 'labeldrop' }],
+        },
+        prometheusRule: {
+          enabled: true,
+          alertLabels: { team: 'payments' },
+          alerts: { GatewaySlow: { threshold: 0.3, for: '20m', severity: 'page' } },
+        },
+        dashboard: { enabled: true, annotations: { folder: 'payments' } },
+      },
+    },
+  },
+  objects: {
+    'nothing else': {},
+    'other names': {
+      fullnameOverride: 'payments',
+      commonLabels: { team: 'payments' },
+      commonAnnotations: { 'example.com/owner': 'payments' },
+      image: { digest: `sha256:${'0'.repeat(64)}`, pullSecrets: [{ name: 'registry' }], pullPolicy: 'Always' },
+    },
+    'other objects': {
+      serviceAccount: { name: 'payments', annotations: { 'iam.example/role': 'payments' } },
+      extraObjects: [
+        'apiVersion: v1\nkind: ConfigMap\nmetadata: { name: "{{ .Release.Name }}-more" }\ndata: { a: b }\n',
+      ],
+      migrations: { enabled: false },
+      configCheck: { enabled: false },
+    },
+  },
+};
+
+const base = {
+  ...inFront,
+  secrets: { keyPepper: { existingSecret: 'pepper' }, adminToken: { existingSecret: 'admin-token' } },
+};
+
+/** The second above the first, at any depth. */
+function above(first: unknown, second: unknown): unknown {
+  if (typeof first !== 'object' || typeof second !== 'object' || first === null || second === null) return second;
+  if (Array.isArray(first) || Array.isArray(second)) return second;
+  const keys = [...new Set([...Object.keys(first), ...Object.keys(second)])];
+  const [one, other] = [first as Record<string, unknown>, second as Record<string, unknown>];
+  return Object.fromEntries(keys.map((key) => [key, key in other ? above(one[key], other[key]) : one[key]]));
+}
+
+const combinations = pairwise(dimensions);
+
+t.test('whatever an operator chooses renders, and every object of it is one of Kubernetes', (t) => {
+  t.ok(combinations.length >= 60, `${combinations.length} combinations`);
+  t.equal(new Set(combinations.map((one) => JSON.stringify(one))).size, combinations.length, 'each is another one');
+  const seen = new Map<string, Manifest>();
+  for (const combination of combinations) {
+    const name = Object.values(combination).join(', ');
+    const values = Object.entries(combination).reduce<unknown>(
+      (all, [dimension, way]) => above(all, dimensions[dimension]?.[way]),
+      base,
+    );
+    const rendered = runHelm(
+      ['template', 'release', 'helm', '--kube-version', '1.27.0', '--namespace', 'payments'],
+      values as object,
+    );
+    if (rendered.status !== 0) t.fail(`${name}: ${rendered.stderr}`);
+    const manifests = manifestsIn(rendered);
+    t.ok(
+      manifests.some(({ kind }) => kind === 'Deployment'),
+      name,
+    );
+    const names = manifests.map(({ apiVersion, kind, metadata }) => `${apiVersion} ${kind} ${metadata.name}`);
+    t.equal(new Set(names).size, names.length, `${name}: no object is there twice`);
+    for (const manifest of manifests) {
+      const kind = kinds.get(`${manifest.apiVersion} ${manifest.kind}`);
+      t.doesNotThrow(() => kind?.validate(manifest), `${name}: ${manifest.kind} ${manifest.metadata.name}`);
+      seen.set(JSON.stringify(manifest), manifest);
+    }
+  }
+  t.same(unknownFields([...seen.values()]), [], `${seen.size} different objects`);
+  t.end();
+});
+
+t.test('each choice is there with each other one', (t) => {
+  const covered = new Set(combinations.flatMap(pairsOf));
+  const names = Object.keys(dimensions);
+  const missing: string[] = [];
+  names.forEach((one, index) => {
+    for (const other of names.slice(index + 1))
+      for (const way of Object.keys(dimensions[one] ?? {}))
+        for (const otherWay of Object.keys(dimensions[other] ?? {}))
+          if (!covered.has(`${one}=${way}|${other}=${otherWay}`)) missing.push(`${way} with ${otherWay}`);
+  });
+  t.same(missing, []);
+  t.end();
+});
+
+interface FormerObject {
+  readonly object: string;
+  readonly selector?: Readonly<Record<string, string>>;
+}
+
+t.test(
+  'the values of the former release are taken, and an upgrade can put its objects in place of the former ones',
+  (t) => {
+    const former = JSON.parse(readFileSync('test/helm/former/objects.json', 'utf8')) as Record<string, FormerObject[]>;
+    t.same(Object.keys(former).toSorted(), [...profiles].toSorted());
+    for (const profile of profiles) {
+      const own = render(profile);
+      // Whoever keeps a whole copy of values.yaml, and changes it, upgrades with all of its defaults.
+      const copied = render(profile, {}, ['--values', 'test/helm/former/values.yaml']);
+      t.equal(copied.status, 0, copied.stderr);
+      t.equal(copied.stdout, own.stdout, `${profile}: each value means what it meant`);
+      const objects = new Map(
+        manifestsIn(own).map((one) => [`${one.kind} ${one.metadata.name}`, one as unknown as { spec?: Selecting }]),
+      );
+      for (const { object, selector } of former[profile] ?? []) {
+        t.ok(objects.has(object), `${profile}: ${object}`);
+        if (selector !== undefined)
+          t.same(objects.get(object)?.spec?.selector.matchLabels, selector, 'Kubernetes lets nobody change it');
+      }
+    }
+    t.end();
+  },
+);
+
+interface Selecting {
+  readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
+}
+
+t.test('a list where a group is expected is refused, a group where a list is, and a text for either', (t) => {
+  const wrong: [string, object][] = [];
+  const walk = (value: unknown, place: readonly string[]): void => {
+    if (typeof value !== 'object' || value === null) return;
+    const nest = (inner: unknown): object =>
+      place.reduceRight<unknown>((within, name) => ({ [name]: within }), inner) as object;
+    const path = place.join('.');
+    if (place.length > 0) wrong.push([path, nest(Array.isArray(value) ? { a: 1 } : ['a'])], [path, nest('a')]);
+    if (place.length > 0 && !Array.isArray(value)) wrong.push([path, nest([])]);
+    if (!Array.isArray(value)) for (const [name, inner] of Object.entries(value)) walk(inner, [...place, name]);
+  };
+  walk(parse(readFileSync('helm/values.yaml', 'utf8')), []);
+  t.ok(wrong.length > 250, `${wrong.length} mistakes`);
+  // Many at once, each of which has to be named.
+  const byPlace = new Map<string, object[]>();
+  for (const [place, values] of wrong) byPlace.set(place, [...(byPlace.get(place) ?? []), values]);
+  for (let round = 0; round < 3; round += 1) {
+    const chosen = [...byPlace].flatMap(([place, all]) => {
+      const values = all[round];
+      return values === undefined ? [] : [[place, values] as const];
+    });
+    for (const depth of new Set(chosen.map(([place]) => place.split('.').length))) {
+      const ofDepth = chosen.filter(([place]) => place.split('.').length === depth);
+      const values = ofDepth.reduce<unknown>((all, [, one]) => above(all, one), {});
+      const { status, stderr } = render('live-tls', values as object);
+      t.equal(status, 1);
+      for (const [place] of ofDepth)
+        t.match(stderr, new RegExp(`^- ${place.replaceAll('.', '\\.')}: (?:Invalid type|Must validate)`, 'm'), place);
+    }
+  }
+  t.end();
+});

@@ -1,0 +1,19 @@
+import { readFileSync } from 'node:fs';
+
+/**
+ * The sentences with which templates of the chart refuse values, less those that were said.
+ * @param files names in helm/templates
+ * @param said what helm printed
+ */
+export function unsaidSentences(files: readonly string[], said: readonly string[]): { all: number; unsaid: string[] } {
+  const source = files.map((name) => readFileSync(`helm/templates/${name}`, 'utf8')).join('');
+  const texts = [...source.matchAll(/(?:append \$problems |printf )\(?(?:printf )?"([^"\n]+)"/g)].map(
+    ([, text = '']) => text,
+  );
+  const sentences = texts
+    .map((text) => text.replaceAll('\\n', ' ').replaceAll(/\s+/g, ' '))
+    .filter((text) => / .* /.test(text));
+  const text = said.join(' ').replaceAll(/\s+/g, ' ');
+  const unsaid = sentences.filter((one) => !one.split(/%[vsd]/).every((part) => text.includes(part.trim())));
+  return { all: sentences.length, unsaid };
+}
