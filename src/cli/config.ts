@@ -5,7 +5,9 @@ import { ConfigError } from '../config/config-error.js';
 import type { Problem } from '../config/config-error.js';
 import { loadConfig } from '../config/load.js';
 import { configNotes } from '../config/config-notes.js';
+import { OperatorError } from '../config/operator-error.js';
 import { redactConfig } from '../config/redact.js';
+import type { Config } from '../config/schema.js';
 import { serverCommands, startProblems } from '../config/start-problems.js';
 import type { ServerCommand } from '../config/start-problems.js';
 import type { CommandIo } from './command-io.js';
@@ -16,6 +18,7 @@ interface CheckOptions {
   readonly config?: string;
   readonly for?: ServerCommand;
   readonly json?: true;
+  readonly connect?: true;
 }
 
 /** `config check` and `config defaults`. An invalid configuration is thrown as ConfigError. */
@@ -23,14 +26,18 @@ export function configCommand(io: CommandIo, env: Environment = process.env): Co
   const command = new Command('config').description('check a configuration file, or print the documented default');
   command
     .command('check')
-    .description('validate, and print the effective configuration with secrets masked; opens no file that it names')
+    .description(
+      'validate, and print the effective configuration with secrets masked; opens no file that it names, without --connect',
+    )
     .option('--config <file>', 'configuration file; without one, the defaults')
     .addOption(
       new Option('--for <command>', 'what would keep this one from starting is an error').choices(serverCommands),
     )
+    .option('--connect', 'with --for: open every file, and connect to whatever that command connects to')
     .option('--json', 'print JSON in place of YAML')
     .action((options: CheckOptions) => {
-      check(options, io, env);
+      const config = check(options, io, env);
+      return options.connect === true ? connect(options, config, io) : undefined;
     });
   command
     .command('defaults')
@@ -43,16 +50,43 @@ export function configCommand(io: CommandIo, env: Environment = process.env): Co
   return command;
 }
 
-function check({ config: file, for: command, json }: CheckOptions, { out, err }: CommandIo, env: Environment): void {
+function check(
+  { config: file, for: command, json, connect }: CheckOptions,
+  { out, err }: CommandIo,
+  env: Environment,
+): Config {
+  if (connect === true && command === undefined)
+    throw new ConfigError(
+      [{ path: '--connect', message: `needs --for, and one of ${serverCommands.join(', ')}` }],
+      'The command line',
+    );
   const config = loadConfig({ file, env });
-  const problems = startProblems(command ?? 'gateway', config);
-  if (command !== undefined && problems.length > 0) throw new ConfigError(problems, file ?? null);
+  const ofCommand = command === undefined ? [] : startProblems(command, config);
+  if (ofCommand.length > 0) throw new ConfigError(ofCommand, file ?? null);
   const shown = redactConfig(config);
   out(json === true ? `${JSON.stringify(shown, null, 2)}\n` : escapeVariables(stringify(shown, { lineWidth: 0 })));
   // The file may be for another command, so this is no failure.
-  if (problems.length > 0) err(`Valid, but the gateway command would not start with it:\n${listOf(problems)}`);
+  for (const other of command === undefined ? serverCommands : []) {
+    const problems = startProblems(other, config);
+    if (problems.length > 0) err(`Valid, but the ${other} command would not start with it:\n${listOf(problems)}`);
+  }
   const notes = configNotes(command ?? 'gateway', config);
   if (notes.length > 0) err(`Note:\n${listOf(notes)}`);
+  return config;
+}
+
+/** Prints what is wrong outside the configuration. @throws OperatorError with what would keep the command from working */
+async function connect({ for: command = 'gateway' }: CheckOptions, config: Config, { err }: CommandIo): Promise<void> {
+  const { checkConnections } = await import('./check/connect.js');
+  const findings = await checkConnections(command, config);
+  const told = (wanted: string): string =>
+    listOf(
+      findings.filter(({ severity }) => severity === wanted).map(({ option, message }) => ({ path: option, message })),
+    );
+  const [errors, warnings] = [told('error'), told('warning')];
+  if (warnings !== '') err(`Warning:\n${warnings}`);
+  if (errors !== '') throw new OperatorError(`The ${command} would not work with what it finds:\n${errors.trimEnd()}`);
+  err(`The ${command} finds what it needs.\n`);
 }
 
 function listOf(problems: readonly Problem[]): string {

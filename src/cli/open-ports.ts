@@ -20,6 +20,7 @@ import type { Logger } from '../telemetry/logger.js';
 import { openIdentity } from './open-identity.js';
 import { openSharedRate } from './open-shared-rate.js';
 import { openTraces } from './open-traces.js';
+import { RedisSelfCheck } from './redis-self-check.js';
 import { readPepper } from './read-pepper.js';
 import { systemClock } from './system-clock.js';
 
@@ -40,8 +41,11 @@ export async function openPorts(
   };
   try {
     const logSecret = await readLogSecret(config.accessLog.secretFile);
-    const held = records ?? opened(await openRecords(config, log));
+    const needsRedis = records === undefined && config.keyStore.kind === 'redis';
+    const check = needsRedis ? opened(await RedisSelfCheck.start(config, 'gateway', log)) : null;
+    const held = records ?? opened(await openRecords(config, log, check));
     return {
+      selfCheck: check,
       keyStore: new RecordKeyStore(held),
       recordCache: () => held.cacheFigures(),
       torExits: opened(await openLoadedTorExits(config, log, fetchesTorExits ? 'fetched' : 'followed')),
@@ -65,7 +69,10 @@ export async function openPorts(
 /** Tells an operator what becomes of the gateway. */
 function reports(
   log: Logger,
-): Pick<GatewayPorts, 'onInternalError' | 'onCertificateChange' | 'onOverload' | 'onUnsolicitedBytes'> {
+): Pick<
+  GatewayPorts,
+  'onInternalError' | 'onCertificateChange' | 'onCertificateWarning' | 'onOverload' | 'onUnsolicitedBytes'
+> {
   return {
     onInternalError: (error, requestId) => {
       log.error({ err: error, requestId }, 'a request failed in a way that was not foreseen');
@@ -74,6 +81,10 @@ function reports(
       if (result === 'replaced') log.info('certificates replaced');
       else if (result === 'restored') log.info('the certificates in use are in their files again');
       else log.error({ problem }, 'the new certificates cannot be used; the ones before stay');
+    },
+    onCertificateWarning: (warning, isOver) => {
+      if (isOver) log.error(`clients refuse to connect: ${warning}`);
+      else log.warn(`${warning}: renew it`);
     },
     onOverload: (problem) => {
       if (problem === null) log.warn('the overload is over: requests are taken again');
@@ -133,12 +144,12 @@ function openAccessLog({ accessLog, environment }: Config, secret: LogSecret, lo
 }
 
 /** Opens the records that the configuration names. */
-export async function openRecords(config: Config, log: Logger): Promise<Records> {
+export async function openRecords(config: Config, log: Logger, check: RedisSelfCheck | null = null): Promise<Records> {
   const onMalformed = (storeKey: string, problem: string, reason: RecordProblem = 'malformed'): void => {
     log.error({ storeKey, problem, reason }, 'a record cannot be used; whoever has its key gets 503');
   };
   const { kind, memory } = config.keyStore;
-  if (kind === 'redis') return openRedisRecords(config, log, onMalformed);
+  if (kind === 'redis') return openRedisRecords(config, log, onMalformed, check);
   const stored = memory.recordsFile === null ? {} : await readRecordsFile(memory.recordsFile);
   return new MemoryRecords(stored, onMalformed);
 }

@@ -6,13 +6,19 @@ import type { OnMalformed } from '../adapters/redis/seal-check.js';
 import type { Config } from '../config/schema.js';
 import type { Logger } from '../telemetry/logger.js';
 import { readRecordSeals } from './read-record-seals.js';
+import type { RedisSelfCheck } from './redis-self-check.js';
 import { redisAddressOf } from './redis-address.js';
 import { evictionLog, redisOutageLog } from './redis-outage-log.js';
 import { systemClock } from './system-clock.js';
 import { version } from './version.js';
 
 /** Opens the records in Redis, as a gateway that can be told apart from every other and from its own past. */
-export async function openRedisRecords(config: Config, log: Logger, onMalformed: OnMalformed): Promise<RedisRecords> {
+export async function openRedisRecords(
+  config: Config,
+  log: Logger,
+  onMalformed: OnMalformed,
+  check: RedisSelfCheck | null,
+): Promise<RedisRecords> {
   const { redis, cache } = config.keyStore;
   return new RedisRecords({
     address: await redisAddressOf(redis),
@@ -39,7 +45,8 @@ export async function openRedisRecords(config: Config, log: Logger, onMalformed:
     },
     onPolicies: evictionLog(log),
     preload: cache.preload ? preloadLog(cache.maxEntries, log) : undefined,
-    ...redisOutageLog(log),
+    whyAway: check?.problem,
+    ...(check?.outageEvents() ?? redisOutageLog(log)),
   });
 }
 

@@ -9,7 +9,7 @@ import type { RunningRegistry } from '../registry/start-registry.js';
 import { readPepper } from './read-pepper.js';
 import { readRecordSeals } from './read-record-seals.js';
 import { redisAddressOf } from './redis-address.js';
-import { redisOutageLog } from './redis-outage-log.js';
+import { RedisSelfCheck } from './redis-self-check.js';
 import { ignoreReloadSignals, runServer } from './run-server.js';
 import { beginLog } from './start-log.js';
 import { systemClock, systemTimers } from './system-clock.js';
@@ -47,7 +47,9 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   ignoreReloadSignals(log);
   await runServer(config, log, async (closeLater) => {
     let running: RunningRegistry | null = null;
-    const outageLog = redisOutageLog(log);
+    const check = await RedisSelfCheck.start(config, 'registry', log);
+    closeLater(() => check.close());
+    const outageLog = check.outageEvents();
     const onFound = (lostForMilliseconds: number): void => {
       outageLog.onFound(lostForMilliseconds);
       running?.storeFound();
@@ -58,6 +60,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       ...listen,
       databaseUrl: database.url,
       mayCreate: create === true,
+      storeWarnings: check.warnings,
       build,
       tokenFile,
       store,

@@ -10,14 +10,14 @@ export type Migrations = Readonly<Record<string, Migration>>;
 const lockWaitMilliseconds = 5000;
 
 /**
- * Runs the migrations that this database has not seen, in one transaction.
+ * Makes sure that a database can be brought up to date with these migrations, and changes nothing.
  * @param missing thrown where it has seen none; null: it is a new one
- * @throws DatabaseError where one fails, where the database has seen one that is not among these, or cannot keep every text
+ * @throws DatabaseError where it has seen one that is not among these, or cannot keep every text
  */
-export async function migrate<Tables>(
+export async function requireKnown<Tables>(
   database: Kysely<Tables>,
   migrations: Migrations,
-  missing: DatabaseError | null = null,
+  missing: DatabaseError | null,
 ): Promise<void> {
   await requireUtf8(database);
   const applied = await appliedMigrations(database);
@@ -33,6 +33,18 @@ export async function migrate<Tables>(
       `The database was written by a newer version (it has "${unknown}"): start that version, or restore an older backup.`,
     );
   }
+}
+
+/**
+ * Runs the migrations that this database has not seen, in one transaction.
+ * @throws DatabaseError where one fails, and as `requireKnown`
+ */
+export async function migrate<Tables>(
+  database: Kysely<Tables>,
+  migrations: Migrations,
+  missing: DatabaseError | null = null,
+): Promise<void> {
+  await requireKnown(database, migrations, missing);
   const migrator = new Migrator({
     db: database,
     provider: { getMigrations: () => Promise.resolve(limited(migrations)) },

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { DatabaseError } from './database-error.js';
 import type { Kysely } from './kysely.js';
 import { isPostgres } from './is-postgres.js';
-import { migrate, type Migrations } from './migrate.js';
+import { migrate, requireKnown, type Migrations } from './migrate.js';
 import { defaultPool, openDatabase, type DatabaseOptions } from './open-database.js';
 import { requireSessions } from './own-server-process.js';
 import { placeIn } from './postgres-failure.js';
@@ -26,9 +26,7 @@ export interface MigratedOptions extends DatabaseOptions {
  */
 export async function openMigrated<Tables>(options: MigratedOptions, migrations: Migrations): Promise<Kysely<Tables>> {
   const { pool = defaultPool, url } = options;
-  const missing = missingDatabase(options);
-  const file = sqliteFileOf(url);
-  if (missing !== null && file !== null && !existsSync(file)) throw missing;
+  const missing = requireFile(options);
   const patient = openDatabase<Tables>({
     ...options,
     pool: { ...pool, statementTimeoutSeconds: migrationTimeoutSeconds },
@@ -43,6 +41,29 @@ export async function openMigrated<Tables>(options: MigratedOptions, migrations:
   if (!isPostgres(patient)) return patient;
   await patient.destroy();
   return openDatabase<Tables>(options);
+}
+
+/**
+ * Connects to a database that a part could start with, and changes nothing.
+ * @throws DatabaseError where it could not
+ */
+export async function checkDatabase(options: MigratedOptions, migrations: Migrations): Promise<void> {
+  const missing = requireFile(options);
+  const database = openDatabase<unknown>(options);
+  try {
+    if (isPostgres(database)) await requireSessions(options.url, options.pool ?? defaultPool);
+    await requireKnown(database, migrations, missing);
+  } finally {
+    await database.destroy();
+  }
+}
+
+/** What is said of a database that has no tables; null where they are made. @throws DatabaseError where its file has to be there */
+function requireFile(options: MigratedOptions): DatabaseError | null {
+  const missing = missingDatabase(options);
+  const file = sqliteFileOf(options.url);
+  if (missing !== null && file !== null && !existsSync(file)) throw missing;
+  return missing;
 }
 
 /** What is said of a database that is not there, or is empty; null where it is made. */

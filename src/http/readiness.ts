@@ -9,6 +9,7 @@ interface ReadinessSources {
   readonly keyStore: Pick<KeyStore, 'unavailableReason' | 'startingReason'>;
   readonly torExits: Pick<TorExits, 'unavailableReason' | 'ageWarning'>;
   readonly accessLog: Pick<LineSink, 'problem'>;
+  readonly selfCheck?: { warnings(): readonly string[] } | null;
   readonly clock: Clock;
 }
 
@@ -53,8 +54,11 @@ export class Readiness {
     const torWarning = torExits.ageWarning?.() ?? null;
     return [
       ...(tlsProblem === null ? [] : [`the new certificates cannot be used; the ones before stay: ${tlsProblem}`]),
-      ...(this.tls === null ? [] : expiryWarnings(this.tls.endpoint.material, clock.now())),
+      ...(this.tls === null
+        ? []
+        : expiryWarnings(this.tls.endpoint.material, clock.now()).map(({ warning }) => warning)),
       ...(torWarning === null ? [] : [`Tor exits: ${torWarning}`]),
+      ...(this.#sources.selfCheck?.warnings() ?? []),
       ...(logProblem === null ? [] : [`access log: ${logProblem}; requests are taken all the same`]),
     ];
   };

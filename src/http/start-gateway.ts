@@ -45,6 +45,8 @@ export interface GatewayPorts {
   readonly accessLog: LineSink;
   /** The access log's secret, for the fingerprints of keys; null: none. */
   readonly logSecret: LogSecret;
+  /** What is wrong outside, as it was found by looking for it; null or left out: nothing is looked for. */
+  readonly selfCheck?: { warnings(): readonly string[]; close(): Promise<void> } | null;
   /** What runs; left out: nobody says. */
   readonly build?: Build | undefined;
   /** Where traces are kept; null: nowhere. */
@@ -53,6 +55,8 @@ export interface GatewayPorts {
   readonly onInternalError: (error: unknown, requestId: string) => void;
   /** Told when certificates were replaced, and once of new ones that cannot be used. */
   readonly onCertificateChange: (change: CertificateChange) => void;
+  /** Told once of each certificate in use that ends soon, is over or has not begun. */
+  readonly onCertificateWarning?: (warning: string, isOver: boolean) => void;
   /** Told when the process can no longer keep up, with what is wrong, and, with null, when it can again. */
   readonly onOverload: (problem: string | null) => void;
   /** Called with the name of an upstream that sent bytes which no request had asked for. */
@@ -181,10 +185,16 @@ export async function startGateway(
   };
   try {
     if (https !== null) {
-      const tls = await openTls(https, config.limits.headersTimeoutSeconds, ports.clock, (change) => {
-        if (change.result !== 'restored') metrics.countTlsReload(change.result);
-        ports.onCertificateChange(change);
-      });
+      const tls = await openTls(
+        https,
+        config.limits.headersTimeoutSeconds,
+        ports.clock,
+        (change) => {
+          if (change.result !== 'restored') metrics.countTlsReload(change.result);
+          ports.onCertificateChange(change);
+        },
+        ports.onCertificateWarning,
+      );
       readiness.tls = tls;
       showTls(metrics, tls);
     }
@@ -210,11 +220,19 @@ export async function startGateway(
 }
 
 /** Closes what the gateway asks, when nothing is asked any more, and writes what is still to be written. */
-async function closePorts({ torExits, geoIp, sharedRate, keyStore, accessLog, traces }: GatewayPorts): Promise<void> {
+async function closePorts({
+  torExits,
+  geoIp,
+  sharedRate,
+  keyStore,
+  accessLog,
+  traces,
+  selfCheck,
+}: GatewayPorts): Promise<void> {
   geoIp?.close();
   const written = [accessLog.close(graceMilliseconds), traces?.close(graceMilliseconds)];
   // Together: where nothing answers each takes its whole time, and the log would come last.
-  await Promise.all([...written, torExits.close(), sharedRate?.close(), keyStore.close()]);
+  await Promise.all([...written, torExits.close(), sharedRate?.close(), keyStore.close(), selfCheck?.close()]);
 }
 
 /**

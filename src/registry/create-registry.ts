@@ -39,6 +39,8 @@ export interface RegistryOptions {
   /** `keyStore.cache.maxStaleSeconds` of the gateways. */
   readonly maxStaleSeconds: number;
   readonly logger?: Logger | undefined;
+  /** What is wrong with the store as it was found by looking for it; left out: nobody looks. */
+  readonly storeWarnings?: (() => readonly string[]) | undefined;
   /** What runs; left out: nobody says. */
   readonly build?: ApiBuild | undefined;
 }
@@ -78,7 +80,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   ]) {
     addRoutes(app, context);
   }
-  addHealth(app, { database, writes, projector });
+  addHealth(app, { database, writes, projector, storeWarnings: options.storeWarnings });
   app.get('/openapi.json', { config: { isOpen: true } }, () => description());
   return app;
 }

@@ -10,6 +10,7 @@ import type { RegistryDatabase } from './registry-database.js';
 export interface HealthSources {
   readonly database: RegistryDatabase;
   readonly writes: Pick<WriteProbe, 'problem'>;
+  readonly storeWarnings?: (() => readonly string[]) | undefined;
   readonly projector: Pick<Projector, 'isFailing' | 'hasProjected' | 'eviction' | 'repairFigures'>;
 }
 
@@ -17,7 +18,7 @@ export interface HealthSources {
  * Liveness and readiness, without a token. A store of the gateways that is away does not make the registry unready:
  * changes are still taken, and kept for it.
  */
-export function addHealth(app: RestApp, { database, writes, projector }: HealthSources): void {
+export function addHealth(app: RestApp, { database, writes, projector, storeWarnings }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
   app.get('/readyz', { config: { isOpen: true } }, async (_request, reply) => {
     const problem = await writes.problem();
@@ -29,7 +30,11 @@ export function addHealth(app: RestApp, { database, writes, projector }: HealthS
     const isCurrent = !projector.isFailing && (await projector.hasProjected(revision));
     return success('Ready', {
       projection: isCurrent ? 'current' : 'behind',
-      warnings: [...(projector.repairFigures.isPaused ? [repairPausedWarning] : []), ...projector.eviction.warnings],
+      warnings: [
+        ...(projector.repairFigures.isPaused ? [repairPausedWarning] : []),
+        ...projector.eviction.warnings,
+        ...(storeWarnings?.() ?? []),
+      ],
     });
   });
 }

@@ -1,7 +1,12 @@
 import type { Kysely } from '../database/kysely.js';
-import { openMigrated, type MigratedOptions } from '../database/open-migrated.js';
+import { checkDatabase, openMigrated, type MigratedOptions } from '../database/open-migrated.js';
 import { migrations } from './migrations/migrations.js';
 import type { RegistryTables } from './tables.js';
+
+/** Connects to the registry's database, and changes nothing. @throws DatabaseError where the registry could not start with it */
+export function checkRegistryDatabase(options: MigratedOptions): Promise<void> {
+  return checkDatabase(options, migrations);
+}
 
 /** The registry's database. */
 export type RegistryDatabase = Kysely<RegistryTables>;

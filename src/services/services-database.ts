@@ -1,7 +1,12 @@
 import type { Kysely, Transaction } from '../database/kysely.js';
-import { openMigrated, type MigratedOptions } from '../database/open-migrated.js';
+import { checkDatabase, openMigrated, type MigratedOptions } from '../database/open-migrated.js';
 import { migrations } from './migrations/migrations.js';
 import type { ServicesTables } from './tables.js';
+
+/** Connects to the services' database, and changes nothing. @throws DatabaseError where the services could not start with it */
+export function checkServicesDatabase(options: MigratedOptions): Promise<void> {
+  return checkDatabase(options, migrations);
+}
 
 /** The services' database. */
 export type ServicesDatabase = Kysely<ServicesTables>;

@@ -95,6 +95,7 @@ t.test('config check says what would keep the gateway from starting, beside the 
   const ready = `listen: { https: { certFile: a, keyFile: b } }
 keyStore: { kind: memory, memory: { recordsFile: r.json } }
 torExits: { enabled: false }
+registry: { tokenFile: t }
 `;
   const directory = t.testdir({ 'g.yaml': ready });
   t.equal(run(['check', '--config', join(directory, 'g.yaml')]).err, '');

@@ -24,6 +24,7 @@ import { RevisionFloor } from './revision-floor.js';
 import { noSeals, type Seals } from './seal.js';
 import { SealCheck, type OnMalformed } from './seal-check.js';
 import { ServerLink } from './server-link.js';
+import { noAnswer } from './standing.js';
 
 /** What the records in Redis are read with. */
 export interface RedisRecordsOptions extends OutageEvents {
@@ -39,6 +40,8 @@ export interface RedisRecordsOptions extends OutageEvents {
   readonly onNotice?: (notice: string) => void;
   /** Told what the servers do when they are full (`maxmemory-policy`), each time that they can be asked again. */
   readonly onPolicies?: (policies: readonly string[]) => void;
+  /** Why Redis does not answer, where that is known. */
+  readonly whyAway?: (() => string | null) | undefined;
   /** All records are read before they are asked for, and this is told of it; undefined: none is. */
   readonly preload?: PreloadEvents | undefined;
 }
@@ -55,6 +58,7 @@ export class RedisRecords implements Records {
   readonly #preload: Preload | null;
   readonly #seals: Seals;
   readonly #onMalformed: OnMalformed;
+  readonly #whyAway: () => string | null;
   readonly #refused = { malformed: 0, missing: 0, unsealed: 0, wrong_seal: 0, earlier_generation: 0 };
 
   constructor(options: RedisRecordsOptions) {
@@ -66,6 +70,7 @@ export class RedisRecords implements Records {
     const names = new RecordNames(options.prefix);
     const check = new SealCheck(seals, onMalformed);
     [this.#names, this.#onMalformed, this.#seals] = [names, onMalformed, seals];
+    this.#whyAway = options.whyAway ?? (() => null);
     const outage = new Outage(options);
     const events: LinkEvents = {
       onChanged: (names) => {
@@ -136,7 +141,8 @@ export class RedisRecords implements Records {
   }
 
   unavailableReason(): string | null {
-    return this.#heartbeat.reason;
+    const { reason } = this.#heartbeat;
+    return reason === noAnswer ? (this.#whyAway() ?? reason) : reason;
   }
 
   startingReason(): string | null {

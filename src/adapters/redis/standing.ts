@@ -5,6 +5,9 @@ import type { RecordsLink } from './records-link.js';
 import { StoreState } from './store-state.js';
 import type { BelievedState, MetaCheck } from './store-state.js';
 
+/** Why nothing can be decided where Redis says nothing. */
+export const noAnswer = 'Redis does not answer';
+
 /** What a gateway's standing depends on. */
 export interface StandingOptions {
   readonly link: Pick<RecordsLink, 'epoch' | 'hearing' | 'witness'>;
@@ -116,7 +119,7 @@ export class Standing {
     const mayServe = this.sinceKnownTrue <= this.staleMilliseconds;
     if (mayServe && (refused === null || this.#options.holds())) return null;
     if (refused === null && this.#last !== null && this.isRecent) return null;
-    return refused ?? (this.answers && !this.isRecent ? this.failure : null) ?? 'Redis does not answer';
+    return refused ?? (this.answers && !this.isRecent ? this.failure : null) ?? noAnswer;
   }
 
   /** Whether what the store says over the connections of this moment is believed. */

@@ -22,11 +22,13 @@ export async function openTls(
   handshakeTimeoutSeconds: number,
   clock: Clock,
   tell: (change: CertificateChange) => void,
+  warn: (warning: string, isOver: boolean) => void = () => undefined,
 ): Promise<OpenTls> {
   const { minVersion, clientCertificates, strictTransportSecuritySeconds: seconds } = https;
   const settings = { minVersion, clientCertificates, handshakeTimeoutSeconds };
   const endpoint = new TlsEndpoint(await readTlsMaterial(https), settings);
-  const reload = new TlsReload(endpoint, https, clock, tell);
+  const reload = new TlsReload(endpoint, https, clock, { changed: tell, warn });
+  reload.warn();
   reload.start(https.reloadSeconds);
   // RFC 6797 8.1: a client ignores it where it did not come over TLS.
   const ownHeaders = seconds === 0 ? {} : { 'strict-transport-security': `max-age=${seconds}` };

@@ -81,12 +81,24 @@ export function problemOf({ certificates }: TlsMaterial, now: number): string | 
 
 const dayMilliseconds = 86_400_000;
 
+/** What operators should know of a certificate, and whether clients refuse it already. */
+export interface ExpiryWarning {
+  readonly warning: string;
+  readonly isOver: boolean;
+}
+
 /** What operators should know of certificates that end soon: within 14 days, or the last third of a short life. */
-export function expiryWarnings({ certificates }: TlsMaterial, now: number): string[] {
-  return certificates.flatMap(({ file, notBefore, notAfter }) => {
-    if (notAfter <= now) return [`the certificate ${file} has expired`];
+export function expiryWarnings({ certificates }: Pick<TlsMaterial, 'certificates'>, now: number): ExpiryWarning[] {
+  return certificates.flatMap(({ file, notBefore, notAfter }): ExpiryWarning[] => {
+    if (notAfter <= now) return [{ warning: `the certificate ${file} expired on ${dayOf(notAfter)}`, isOver: true }];
+    if (notBefore > now)
+      return [{ warning: `the certificate ${file} is not valid before ${dayOf(notBefore)}`, isOver: true }];
     const soon = Math.min(14 * dayMilliseconds, (notAfter - notBefore) / 3);
     if (notAfter - now > soon) return [];
-    return [`the certificate ${file} expires on ${new Date(notAfter).toISOString()}`];
+    return [{ warning: `the certificate ${file} expires on ${dayOf(notAfter)}`, isOver: false }];
   });
+}
+
+function dayOf(moment: number): string {
+  return new Date(moment).toISOString();
 }

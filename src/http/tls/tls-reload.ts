@@ -1,6 +1,6 @@
 import type { Clock } from '../../gateway/ports.js';
 import type { TlsEndpoint } from './tls-endpoint.js';
-import { problemOf, readTlsMaterial } from './tls-material.js';
+import { expiryWarnings, problemOf, readTlsMaterial } from './tls-material.js';
 import type { TlsFiles } from './tls-material.js';
 
 /** What became of files that have changed. */
@@ -9,6 +9,13 @@ export interface CertificateChange {
   readonly result: 'replaced' | 'refused' | 'restored';
   /** Why they are refused, so that those from before stay in use; null where they are not. */
   readonly problem: string | null;
+}
+
+/** Who hears of TLS's files. */
+interface Told {
+  readonly changed: (change: CertificateChange) => void;
+  /** Of a certificate in use that ends soon, is over or has not begun. */
+  readonly warn: (warning: string, isOver: boolean) => void;
 }
 
 /**
@@ -20,12 +27,14 @@ export class TlsReload {
   readonly #endpoint: TlsEndpoint;
   readonly #files: TlsFiles;
   readonly #clock: Clock;
-  readonly #tell: (change: CertificateChange) => void;
+  readonly #tell: Told;
+  /** What was warned of, so that it is told once. */
+  #warned = new Set<string>();
   #problem: string | null = null;
   #timer: NodeJS.Timeout | undefined;
   #checking: Promise<void> = Promise.resolve();
 
-  constructor(endpoint: TlsEndpoint, files: TlsFiles, clock: Clock, tell: (change: CertificateChange) => void) {
+  constructor(endpoint: TlsEndpoint, files: TlsFiles, clock: Clock, tell: Told) {
     this.#endpoint = endpoint;
     this.#files = files;
     this.#clock = clock;
@@ -54,6 +63,13 @@ export class TlsReload {
     return this.#checking;
   }
 
+  /** Warns of the certificates in use, of each thing once. */
+  warn(): void {
+    const warnings = expiryWarnings(this.#endpoint.material, this.#clock.now());
+    for (const { warning, isOver } of warnings) if (!this.#warned.has(warning)) this.#tell.warn(warning, isOver);
+    this.#warned = new Set(warnings.map(({ warning }) => warning));
+  }
+
   async #look(): Promise<void> {
     let problem: string | null;
     let isReplaced = false;
@@ -71,9 +87,10 @@ export class TlsReload {
     }
     const before = this.#problem;
     this.#problem = problem;
-    if (isReplaced) this.#tell({ result: 'replaced', problem: null });
+    if (isReplaced) this.#tell.changed({ result: 'replaced', problem: null });
     // Once for each problem, not once for each look.
-    else if (problem !== null && problem !== before) this.#tell({ result: 'refused', problem });
-    else if (problem === null && before !== null) this.#tell({ result: 'restored', problem });
+    else if (problem !== null && problem !== before) this.#tell.changed({ result: 'refused', problem });
+    else if (problem === null && before !== null) this.#tell.changed({ result: 'restored', problem });
+    this.warn();
   }
 }

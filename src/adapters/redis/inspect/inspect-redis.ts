@@ -1,0 +1,179 @@
+import { Redis } from 'ioredis';
+import { bearRepeatedErrors, isSecure } from '../connection.js';
+import type { HostAndPort, RedisAddress } from '../connection.js';
+import { explainConnection, explainRefusal } from './failure.js';
+import type { Fault, Whose } from './failure.js';
+import { missingRights } from './rights.js';
+import type { RedisUse } from './rights.js';
+
+/** What is wrong with Redis: nothing works (`error`), or something does not (`warning`). */
+export interface Finding extends Fault {
+  readonly severity: 'error' | 'warning';
+}
+
+const timeoutMilliseconds = 1_500;
+
+/** What is looked at: where Redis is, and what its user is for. */
+export interface Inspection {
+  readonly address: RedisAddress;
+  readonly prefix: string;
+  readonly use: Omit<RedisUse, 'isCluster' | 'asksReplicas'>;
+}
+
+/** Connects as a part does, looks at everything that an operator can get wrong, and changes nothing. Never rejects. */
+export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
+  const { address } = inspection;
+  if (address.sentinels !== null) return inspectBehindSentinels(inspection, address.sentinels);
+  if (address.cluster !== null) {
+    const each = await Promise.all(
+      address.cluster.map((at) => inspectServer(inspection, at, 'keyStore.redis.cluster')),
+    );
+    // Nodes lack the same rights: each is told once.
+    return each.flat().filter(({ message }, index, all) => all.findIndex((one) => one.message === message) === index);
+  }
+  const { hostname, port } = new URL(address.url);
+  const at = { host: hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(port || 6379) };
+  return inspectServer(inspection, at, 'keyStore.redis.url');
+}
+
+async function inspectBehindSentinels(inspection: Inspection, sentinels: readonly HostAndPort[]): Promise<Finding[]> {
+  const answers = await Promise.all(sentinels.map((at) => askSentinel(inspection.address, at)));
+  const findings = answers.flatMap(({ finding }) => (finding === null ? [] : [finding]));
+  const master = answers.find(({ master }) => master !== null)?.master ?? null;
+  if (master === null) return findings;
+  const ofMaster = await inspectServer(inspection, master, 'keyStore.redis.sentinel');
+  return [...findings.map((finding) => ({ ...finding, severity: 'warning' as const })), ...ofMaster];
+}
+
+interface SentinelAnswer {
+  readonly master: HostAndPort | null;
+  readonly finding: Finding | null;
+}
+
+async function askSentinel(address: RedisAddress, at: HostAndPort): Promise<SentinelAnswer> {
+  const option = 'keyStore.redis.sentinel';
+  const { username = null, password = null, isSecure: secure = isSecure(address) } = address.sentinelAccess ?? {};
+  const options = { place: `${option}.servers`, password: `${option}.passwordFile`, secure: `${option}.tls` };
+  const whose: Whose = { what: `the sentinel at ${placeOf(at)}`, at, isSecure: secure, options };
+  const visit = await connected(whose, { username, password, ca: address.ca }, async (redis) => {
+    const named = (await redis.call('SENTINEL', 'get-master-addr-by-name', address.masterName)) as string[] | null;
+    if (named !== null) return { master: { host: named[0] ?? '', port: Number(named[1]) }, finding: null };
+    const masters = (await redis.call('SENTINEL', 'masters')) as string[][];
+    const known = masters.map((fields) => fields[fields.indexOf('name') + 1]).join(', ');
+    const message = `${whose.what} knows no master "${address.masterName}"; it knows: ${known || 'none'}`;
+    return { master: null, finding: { severity: 'error' as const, option: `${option}.masterName`, message } };
+  });
+  return 'fault' in visit ? { master: null, finding: { severity: 'error', ...visit.fault } } : visit.result;
+}
+
+async function inspectServer(inspection: Inspection, at: HostAndPort, place: string): Promise<Finding[]> {
+  const { address, prefix, use } = inspection;
+  const options = { place, password: 'keyStore.redis.passwordFile', secure: 'keyStore.redis.url' };
+  const whose: Whose = { what: `Redis at ${placeOf(at)}`, at, isSecure: isSecure(address), options };
+  const visit = await connected(whose, address, async (redis, warning) => {
+    const { faults, hasReplicas } = await lookAround(redis, address, whose);
+    if (faults.length > 0) return faults;
+    const isCluster = address.cluster !== null;
+    const asksReplicas = !isCluster && address.sentinels === null && (hasReplicas || (address.replicas ?? 0) > 0);
+    const within = { ...use, isCluster, asksReplicas };
+    // Whoever listens can do nothing else, so that takes a connection of its own.
+    const rights = await connected(whose, address, (listening) => missingRights(redis, listening, prefix, within));
+    if ('fault' in rights) return [{ severity: 'error' as const, ...rights.fault }];
+    const missing = rights.result;
+    const user = address.username ?? 'default';
+    const lacks = `the user "${user}" of Redis lacks rights that the ${use.part} needs: ${missing.join(' ')} (ACL SETUSER ${user} ${missing.join(' ')})`;
+    const option = address.username === null ? options.password : 'keyStore.redis.username';
+    return [
+      ...(warning === null ? [] : [{ severity: 'warning' as const, ...warning }]),
+      ...(missing.length === 0 ? [] : [{ severity: 'warning' as const, option, message: lacks }]),
+    ];
+  });
+  return 'fault' in visit ? [{ severity: 'error', ...visit.fault }] : visit.result;
+}
+
+/** What a server says of itself. */
+async function lookAround(redis: Redis, address: RedisAddress, { what, options: { place } }: Whose) {
+  const fault = (option: string, message: string) => ({
+    faults: [{ severity: 'error' as const, option, message }],
+    hasReplicas: false,
+  });
+  const database = Number(new URL(address.url).pathname.slice(1) || 0);
+  const info = await redis.info().catch(() => '');
+  const valueOf = (name: string): string | null => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? null;
+  const mode = valueOf('redis_mode');
+  if (mode === 'sentinel') return fault(place, `${what} is a sentinel: name it in keyStore.redis.sentinel.servers`);
+  if (mode === 'cluster' && address.cluster === null)
+    return fault(place, `${what} is a node of a Cluster: name some of its nodes in keyStore.redis.cluster`);
+  if (mode === 'standalone' && address.cluster !== null)
+    return fault(place, `${what} is a single server and no Cluster: name it in keyStore.redis.url`);
+  if (valueOf('role') === 'slave' && address.cluster === null)
+    return fault(place, `${what} is a replica, which takes no writes: name the master, or the sentinels that know it`);
+  const version = valueOf('redis_version');
+  if (version !== null && Number.parseInt(version, 10) < 6)
+    return fault(place, `${what} is version ${version}, which sends no notices of changes: use 6.0 or newer`);
+  try {
+    if (database !== 0) await redis.select(database);
+  } catch (error) {
+    if ((error as Error).message.includes('out of range'))
+      return fault('keyStore.redis.url', `${what} has no database ${database}: write a lower number, or none`);
+  }
+  return { faults: [], hasReplicas: Number(valueOf('connected_slaves') ?? 0) > 0 };
+}
+
+type Credentials = Pick<RedisAddress, 'username' | 'password' | 'ca'>;
+type Visit<Result> = { readonly result: Result } | { readonly fault: Fault };
+
+/** Connects, signs in and acts, or says why it could not. */
+async function connected<Result>(
+  whose: Whose,
+  { username, password, ca }: Credentials,
+  act: (redis: Redis, warning: Fault | null) => Promise<Result>,
+): Promise<Visit<Result>> {
+  const redis = new Redis({
+    ...{
+      ...whose.at,
+      lazyConnect: true,
+      retryStrategy: () => null,
+      enableReadyCheck: false,
+      enableOfflineQueue: false,
+    },
+    ...{
+      connectTimeout: timeoutMilliseconds,
+      commandTimeout: timeoutMilliseconds,
+      protocol: 2,
+      disableClientInfo: true,
+    },
+    ...(whose.isSecure ? { tls: { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) } } : {}),
+  });
+  let cause: unknown = null;
+  bearRepeatedErrors(redis).on('error', (error) => (cause ??= error));
+  let warning: Fault | null = null;
+  try {
+    await redis.connect();
+    try {
+      if (password !== null) await redis.call('AUTH', ...(username === null ? [] : [username]), password);
+    } catch (error) {
+      const refusal = explainRefusal(error, whose, true);
+      if (refusal === null) throw error;
+      if (!(error as Error).message.includes('without any password configured')) return { fault: refusal };
+      warning = refusal;
+    }
+    try {
+      await redis.ping();
+    } catch (error) {
+      const refusal = explainRefusal(error, whose, password !== null);
+      if (refusal !== null) return { fault: refusal };
+      // Without the right to ping the connection is as good.
+      if (!(error as Error).message.startsWith('NOPERM')) throw error;
+    }
+    return { result: await act(redis, warning) };
+  } catch (error) {
+    return { fault: await explainConnection(cause ?? error, whose) };
+  } finally {
+    redis.disconnect();
+  }
+}
+
+function placeOf({ host, port }: HostAndPort): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}

@@ -1,0 +1,210 @@
+import { access, constants, stat } from 'node:fs/promises';
+import net from 'node:net';
+import path from 'node:path';
+import { inspectRedis } from '../../adapters/redis/inspect/inspect-redis.js';
+import { readRecordsFile } from '../../adapters/memory/records-file.js';
+import { readListFile } from '../../adapters/tor/read-list-file.js';
+import { fileProblemOf, readOperatorFile } from '../../config/operator-file.js';
+import { OperatorError } from '../../config/operator-error.js';
+import type { Config } from '../../config/schema.js';
+import { readSecretFile } from '../../config/secret-file.js';
+import type { ServerCommand } from '../../config/start-problems.js';
+import { createLogger } from '../../telemetry/logger.js';
+import { openGeoIp, readLogSecret } from '../open-ports.js';
+import { readPepper } from '../read-pepper.js';
+import { readRecordSeals } from '../read-record-seals.js';
+import { inspectionOf } from '../redis-self-check.js';
+
+/** What is wrong outside the configuration: the part would not work, or not all of it would. */
+export interface Finding {
+  readonly severity: 'error' | 'warning';
+  readonly option: string;
+  readonly message: string;
+}
+
+type Check = () => Promise<readonly Finding[]>;
+
+const reachMilliseconds = 2_000;
+const maxPemBytes = 1024 * 1024;
+
+/** Opens every file that a part opens, and connects to whatever it connects to; writes nothing. Never rejects for what it finds. */
+export async function checkConnections(command: ServerCommand, config: Config): Promise<Finding[]> {
+  const checks = { gateway: checksOfGateway, registry: checksOfRegistry, services: checksOfServices }[command](config);
+  return (await Promise.all(checks.map((check) => check()))).flat();
+}
+
+function checksOfGateway(config: Config): Check[] {
+  const { accessLog, keyStore, listen, torExits, traces, upstreams } = config;
+  const { recordsFile } = keyStore.memory;
+  return [
+    ...(keyStore.kind === 'redis' ? [redis(config, 'gateway')] : []),
+    ...(keyStore.kind === 'memory' && recordsFile !== null
+      ? [works('keyStore.memory.recordsFile', () => readRecordsFile(recordsFile))]
+      : []),
+    ...(listen.https === null ? [] : [certificates(listen.https)]),
+    works('keys.pepperFile', () => readPepper(config.keys.pepperFile)),
+    works('keys.recordSecretFile', () => readRecordSeals(config.keys.recordSecretFile)),
+    works('accessLog.secretFile', () => readLogSecret(accessLog.secretFile)),
+    ...(accessLog.destination === 'stdout' ? [] : [canWrite('accessLog.destination', accessLog.destination, 'error')]),
+    works('geoip', async () => (await openGeoIp(config, createLogger('silent')))?.close()),
+    ...(torExits.enabled ? torExits.sources.map((source, index) => exitSource(source, index)) : []),
+    ...(torExits.enabled ? [canWrite('torExits.snapshotFile', torExits.snapshotFile, 'warning')] : []),
+    works('identity.signingKeyFile', async () => (await import('../open-identity.js')).openIdentity(config)),
+    ...Object.entries(upstreams).flatMap(([name, { url, caFile }]) => [
+      reach(`upstreams.${name}.url`, url),
+      ...(caFile === null
+        ? []
+        : [works(`upstreams.${name}.caFile`, () => readOperatorFile(caFile, 'The CA certificate', maxPemBytes))]),
+    ]),
+    ...(traces.endpoint === null ? [] : [reach('traces.endpoint', traces.endpoint)]),
+    ...(traces.tokenFile === null ? [] : [secretFile('traces.tokenFile', traces.tokenFile)]),
+    ...Object.entries(listen).flatMap(([name, at]) => (at === null ? [] : [portIsFree(`listen.${name}`, at)])),
+  ];
+}
+
+function checksOfRegistry(config: Config): Check[] {
+  const { listen, database, tokenFile } = config.registry;
+  return [
+    redis(config, 'registry'),
+    works('registry.tokenFile', async () => (await import('../../registry/administrator.js')).readToken(tokenFile)),
+    works('keys.pepperFile', () => readPepper(config.keys.pepperFile)),
+    works('keys.recordSecretFile', () => readRecordSeals(config.keys.recordSecretFile)),
+    works('registry.database.url', async () => {
+      const { checkRegistryDatabase } = await import('../../registry/registry-database.js');
+      await checkRegistryDatabase({ url: database.url, existingOf: 'registry' });
+    }),
+    portIsFree('registry.listen', listen),
+  ];
+}
+
+function checksOfServices(config: Config): Check[] {
+  const { listen, database } = config.services;
+  const { url, ...pool } = database;
+  const { publicKeysUrl } = config.identity;
+  return [
+    works('services.database.url', async () => {
+      const { checkServicesDatabase } = await import('../../services/services-database.js');
+      await checkServicesDatabase({ url, pool, existingOf: 'services' });
+    }),
+    ...(publicKeysUrl === null
+      ? [works('identity', async () => (await import('../open-assertion-verifier.js')).openAssertionVerifier(config))]
+      : [reach('identity.publicKeysUrl', publicKeysUrl)]),
+    portIsFree('services.listen', listen),
+  ];
+}
+
+/** That something does not fail. */
+function works(option: string, act: () => Promise<unknown>): Check {
+  return async () => {
+    try {
+      await act();
+      return [];
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      return [{ severity: 'error', option, message: error.message }];
+    }
+  };
+}
+
+function redis(config: Config, part: 'gateway' | 'registry'): Check {
+  return async () => {
+    try {
+      return await inspectRedis(await inspectionOf(config, part));
+    } catch (error) {
+      if (!(error instanceof OperatorError)) throw error;
+      return [{ severity: 'error', option: 'keyStore.redis', message: error.message }];
+    }
+  };
+}
+
+function secretFile(option: string, file: string): Check {
+  return works(option, () => readSecretFile(file, 'The secret'));
+}
+
+function certificates(https: NonNullable<Config['listen']['https']>): Check {
+  return async () => {
+    const { expiryWarnings, readTlsMaterial } = await import('../../http/tls/tls-material.js');
+    try {
+      const warnings = expiryWarnings(await readTlsMaterial(https), Date.now());
+      return warnings.map(({ warning, isOver }) => ({
+        severity: isOver ? 'error' : 'warning',
+        option: 'listen.https',
+        message: `${warning}: renew it`,
+      }));
+    } catch (error) {
+      if (!(error instanceof OperatorError)) throw error;
+      return [{ severity: 'error', option: 'listen.https', message: error.message }];
+    }
+  };
+}
+
+function exitSource(source: string, index: number): Check {
+  const option = `torExits.sources[${index}]`;
+  return /^https?:/i.test(source)
+    ? reach(option, source)
+    : works(option, async () => {
+        await readListFile(source).catch((error: unknown) => {
+          throw new OperatorError(`The Tor exit list ${source} ${(error as Error).message}`, { cause: error });
+        });
+      });
+}
+
+/** A file that is there can be written, or its directory can. */
+function canWrite(option: string, file: string, severity: Finding['severity']): Check {
+  return async () => {
+    try {
+      const exists = await stat(file).then(
+        (found) => (found.isDirectory() ? null : true),
+        () => false,
+      );
+      if (exists === null)
+        return [{ severity, option, message: `${file} is a directory: write the path of a file in it` }];
+      await access(exists ? file : path.dirname(file), constants.W_OK);
+      return [];
+    } catch (error) {
+      const message = `${file} cannot be written: ${fileProblemOf(error)}; make its directory, or let this user write there`;
+      return [{ severity, option, message }];
+    }
+  };
+}
+
+/** A service that is not there yet may come: that is a warning. */
+function reach(option: string, url: string): Check {
+  const { hostname, port, protocol } = new URL(url);
+  const at = { host: hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(port || (protocol === 'https:' ? 443 : 80)) };
+  return async () =>
+    new Promise((resolve) => {
+      const socket = net.connect(at);
+      const end = (why: string | null): void => {
+        socket.destroy();
+        const message = `${at.host}:${at.port} cannot be reached (${why ?? ''}): start it, or correct the URL`;
+        resolve(why === null ? [] : [{ severity: 'warning', option, message }]);
+      };
+      socket.setTimeout(reachMilliseconds, () => {
+        end('no answer');
+      });
+      socket.once('connect', () => {
+        end(null);
+      });
+      socket.once('error', (error: NodeJS.ErrnoException) => {
+        end(error.code ?? error.message);
+      });
+    });
+}
+
+/** The part itself may be running, with this very port: that is a warning. */
+function portIsFree(option: string, { host, port }: { readonly host: string; readonly port: number }): Check {
+  return async () =>
+    new Promise((resolve) => {
+      const server = net.createServer();
+      server.once('error', (error: NodeJS.ErrnoException) => {
+        const message = `${host}:${port} cannot be listened on now (${error.code ?? error.message}): unless this part runs already, free it or choose another one`;
+        resolve([{ severity: 'warning', option, message }]);
+      });
+      server.listen({ host, port, exclusive: true }, () => {
+        server.close(() => {
+          resolve([]);
+        });
+      });
+    });
+}
