@@ -97,6 +97,7 @@ t.test('nothing announces a console while no command opens one', async (t) => {
 t.test('the links of the documents lead somewhere', (t) => {
   for (const file of [
     'README.md',
+    'SECURITY.md',
     'tor-exit-list/README.md',
     'docs/records.md',
     'docs/audit-log.md',

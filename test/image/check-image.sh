@@ -62,6 +62,17 @@ expect 'it works where it may write' '"WorkingDir": "/var/lib/merchant-gateway"'
 [ -z "$(find "$root/app" \( -name '*.test.*' -o -name typescript -o -name tap \) -maxdepth 2)" ] && ok 'nothing of development is in it' || not_ok 'something of development is in it'
 [ -z "$(find "$root/app" -user 1000 -o -perm -o+w ! -type l)" ] && ok 'the process cannot change its own code' || not_ok 'the process could change its own code'
 
+sbom=$root/app/sbom.cdx.json
+expect 'its SBOM is one of CycloneDX, of this product' 'CycloneDX merchant-gateway' "$(node -p 'const { bomFormat, metadata } = JSON.parse(fs.readFileSync(process.argv[1])); `${bomFormat} ${metadata.component.name}`' "$sbom")"
+listed=$(node -e 'for (const { name, version } of JSON.parse(fs.readFileSync(process.argv[1])).components) console.log(`${name}@${version}`)' "$sbom" | sort)
+installed=$(cd "$root/app" && node -e '
+  for (const file of fs.readdirSync("node_modules", { recursive: true })) {
+    if (!/(^|\/node_modules\/)(@[^/]+\/)?[^/@.][^/]*\/package\.json$/.test(file)) continue;
+    const { name, version } = JSON.parse(fs.readFileSync(`node_modules/${file}`));
+    console.log(`${name}@${version}`);
+  }' | sort -u)
+[ "$listed" = "$installed" ] && ok "which lists the $(wc -l <<<"$installed") packages that are in it" || not_ok "the SBOM and the packages differ: $(diff <(echo "$listed") <(echo "$installed"))"
+
 echo '== as a pod sees it: read-only root, uid 1000, no capabilities, no new privileges, 512 MiB of data'
 etc=$work/etc
 mkdir -p "$etc/config"

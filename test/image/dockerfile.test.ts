@@ -30,7 +30,8 @@ t.test('the image is built from the lock file, and holds nothing but what it run
   t.equal(installs.length, 2);
   for (const text of installs) t.match(text, /^npm ci .*--ignore-scripts/);
   t.match(textsOf('COPY', lastStage), [
-    /^--from=dependencies/,
+    /^--from=dependencies .*node_modules /,
+    /^--from=dependencies .*sbom\.cdx\.json \/app\/$/,
     /^--from=build/,
     /^package\.json LICENSE/,
     /^config/,
