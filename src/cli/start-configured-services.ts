@@ -30,12 +30,18 @@ export async function startConfiguredServices(
       logger,
     },
     bank: { delayMilliseconds: delaySeconds * 1000, failingAccounts },
-    operators: await operatorsOf(operators),
+    operators: await operatorsListener(operators),
   });
 }
 
-/** Null where there is no token: then nobody is let in, so nobody is listened to. */
-async function operatorsOf({ listen, tokenFile }: Config['services']['operators']): Promise<OperatorsListener | null> {
+/**
+ * Where operators are listened to. Null where there is no token: then nobody is let in, so nobody is listened to.
+ * @throws OperatorError for a token or a certificate that cannot be used
+ */
+export async function operatorsListener({
+  listen,
+  tokenFile,
+}: Config['services']['operators']): Promise<OperatorsListener | null> {
   if (tokenFile === null) return null;
   const token = await readToken(tokenFile, 'services.operators.tokenFile');
   const { host, port, certFile, keyFile } = listen;

@@ -9,6 +9,7 @@ import { OperatorError } from '../../config/operator-error.js';
 import type { Config } from '../../config/schema.js';
 import { readSecretFile } from '../../config/secret-file.js';
 import type { ServerCommand } from '../../config/start-problems.js';
+import { readToken } from '../../rest/bearer-token.js';
 import { createLogger } from '../../telemetry/logger.js';
 import { openGeoIp, readLogSecret } from '../open-ports.js';
 import { readPepper } from '../read-pepper.js';
@@ -66,7 +67,7 @@ function checksOfRegistry(config: Config): Check[] {
   const { listen, database, tokenFile } = config.registry;
   return [
     redis(config, 'registry'),
-    works('registry.tokenFile', async () => (await import('../../registry/administrator.js')).readToken(tokenFile)),
+    works('registry.tokenFile', () => readToken(tokenFile, 'registry.tokenFile')),
     works('keys.pepperFile', () => readPepper(config.keys.pepperFile)),
     works('keys.recordSecretFile', () => readRecordSeals(config.keys.recordSecretFile)),
     works('registry.database.url', async () => {
@@ -78,7 +79,7 @@ function checksOfRegistry(config: Config): Check[] {
 }
 
 function checksOfServices(config: Config): Check[] {
-  const { listen, database } = config.services;
+  const { listen, database, operators } = config.services;
   const { url, ...pool } = database;
   const { publicKeysUrl } = config.identity;
   return [
@@ -90,6 +91,10 @@ function checksOfServices(config: Config): Check[] {
       ? [works('identity', async () => (await import('../open-assertion-verifier.js')).openAssertionVerifier(config))]
       : [reach('identity.publicKeysUrl', publicKeysUrl)]),
     portIsFree('services.listen', listen),
+    works('services.operators', async () =>
+      (await import('../start-configured-services.js')).operatorsListener(operators),
+    ),
+    ...(operators.tokenFile === null ? [] : [portIsFree('services.operators.listen', operators.listen)]),
   ];
 }
 
