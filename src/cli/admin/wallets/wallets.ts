@@ -3,7 +3,7 @@ import { Command, Option } from 'commander';
 import { openedWalletSchema, operatorWalletSchema, type OperatorWallet } from '../../../services/operators/schema.js';
 import Type from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
-import type { Environment } from '../access.js';
+import { WrongUsage, type Environment } from '../access.js';
 import type { AdminEdge } from '../admin-call.js';
 import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from '../arguments.js';
 import { recordLines, tableLines } from '../table.js';
@@ -60,6 +60,8 @@ function createCommand(wallets: Command, edge: AdminEdge): void {
   operate<CreateOptions>(create, edge, async ({ client, options, show }) => {
     const { environment, currency, additional } = options;
     const merchantId = idIn(options.merchant, 'merchant');
+    if (options.id !== undefined && additional !== true)
+      throw new WrongUsage('--id is for --additional: there is but one default wallet');
     const id = additional === true ? walletIdIn(options.id ?? randomUUID()) : undefined;
     await requireMerchant(merchantId, options, edge.env);
     if (id !== undefined && options.id === undefined)

@@ -1,0 +1,119 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir, userInfo } from 'node:os';
+import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import pg from 'pg';
+import type { Test } from 'tap';
+import { freePort } from '../adapters/redis-server.js';
+import { until } from '../registry/manual-time.js';
+
+const debian = '/usr/lib/postgresql';
+const [newest = ''] = existsSync(debian)
+  ? readdirSync(debian).toSorted((one, other) => Number(other) - Number(one))
+  : [];
+const bin = path.join(debian, newest, 'bin');
+
+/** For a test that kills a PostgreSQL server. */
+export const ownPostgresAlone = {
+  skip: existsSync(path.join(bin, 'initdb')) ? false : `no ${bin}/initdb: NO PostgreSQL IS KILLED`,
+};
+
+/** It refuses to run as root: a user of no rights does, whom Debian's package makes. */
+const identity: { uid?: number; gid?: number } = userInfo().uid === 0 ? ids('postgres') : {};
+
+function ids(user: string): { uid: number; gid: number } {
+  const [uid = 0, gid = 0] = ['-u', '-g'].map((flag) => Number(spawnSync('id', [flag, user]).stdout.toString()));
+  return { uid, gid };
+}
+
+/** A PostgreSQL server of the test's own, which can be killed. */
+export interface OwnPostgres {
+  readonly url: string;
+  /** Ends it as a loss of power does, and starts it again: it recovers what was committed. */
+  crash(): Promise<void>;
+  /** Ends every connection to the database but that of the caller. */
+  endConnections(): Promise<void>;
+}
+
+/** Starts a server with an empty database, which goes when the test ends. */
+export async function startOwnPostgres(t: Test): Promise<OwnPostgres> {
+  const directory = mkdtempSync(path.join(tmpdir(), 'merchant-gateway-postgres-'));
+  const data = path.join(directory, 'data');
+  const { uid, gid } = identity;
+  if (uid !== undefined && gid !== undefined) chownSync(directory, uid, gid);
+  const made = spawnSync(
+    path.join(bin, 'initdb'),
+    ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--no-sync'],
+    identity,
+  );
+  if (made.status !== 0) throw new Error(made.stderr.toString());
+  const port = await freePort();
+  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+  const running: { server: ChildProcess | null } = { server: null };
+
+  async function start(): Promise<void> {
+    const settings = [`port=${port}`, 'listen_addresses=127.0.0.1', `unix_socket_directories=${directory}`];
+    const args = ['-D', data, ...settings.flatMap((one) => ['-c', one])];
+    let written = '';
+    const server = spawn(path.join(bin, 'postgres'), args, { ...identity, stdio: ['ignore', 'ignore', 'pipe'] });
+    server.stderr.on('data', (chunk: Buffer) => (written = (written + chunk.toString()).slice(-10_000)));
+    running.server = server;
+    await until(async () => {
+      if (server.exitCode !== null) throw new Error(`PostgreSQL ended: ${written}`);
+      return ask(url, 'select 1');
+    });
+  }
+
+  async function kill(): Promise<void> {
+    const { server } = running;
+    if (server?.exitCode !== null || server.signalCode !== null) return;
+    const ended = once(server, 'exit');
+    server.kill('SIGKILL');
+    await ended;
+  }
+
+  t.teardown(async () => {
+    await kill();
+    rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+  });
+  await start();
+  return {
+    url,
+    crash: async () => {
+      await kill();
+      for (let attempt = 1; ; attempt += 1) {
+        try {
+          await start();
+          return;
+        } catch (error) {
+          // Its processes notice one after the other that the first one has gone, and hold its memory until then.
+          if (attempt === 100) throw error;
+          await wait(100);
+        }
+      }
+    },
+    endConnections: async () => {
+      await ask(
+        url,
+        "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'",
+      );
+    },
+  };
+}
+
+/** Runs a statement; false where the server cannot be asked. */
+async function ask(url: string, statement: string): Promise<boolean> {
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 1000 });
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    await client.query(statement);
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+}
