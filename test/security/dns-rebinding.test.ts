@@ -10,7 +10,7 @@ import { createLogger } from '../../src/telemetry/logger.js';
  * machine, with whatever headers it likes; but the Host header has the name of the page.
  */
 
-const forbidden = '{"success":false,"message":"Forbidden","data":null}';
+const forbidden = '{"success":false,"message":"Forbidden","data":{"code":"forbidden","errors":[]}}';
 
 /** Services without `identity`: sends them the Host lines, and says what came back. */
 async function servicesOf(t: Test, options = '') {

@@ -15,6 +15,7 @@ export const idempotencyKeyParameter = {
   description:
     'Names this request. Sent again under the same key within 24 hours it has the same answer once more, and no further effect.',
   schema: { type: 'string', pattern: keyForm.source, examples: ['4f6c0d3e-invoice-42'] },
+  example: '4f6c0d3e-invoice-42',
 } as const;
 
 /**

@@ -1,0 +1,157 @@
+import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import t, { type Test } from 'tap';
+import ts from 'typescript';
+import { systemTimers } from '../../../src/cli/system-clock.js';
+import { startServices } from '../../../src/services/start-services.js';
+import { liveKey, startTestGateway } from '../../http/harness.js';
+import { addWallet, balanceOf } from '../services-fixture.js';
+
+const run = promisify(execFile);
+const merchant = { merchantId: 'm_1', environment: 'live' } as const;
+const amount = 250_000;
+const description = path.resolve('docs/openapi.yaml');
+
+/** A generator, and a merchant's program on the client that it makes. */
+interface Generator {
+  readonly name: string;
+  /** The arguments of its command, which writes below a folder. */
+  readonly command: (folder: string) => readonly [tool: string, ...args: string[]];
+  readonly program: string;
+}
+
+const order = `
+const { BASE_URL = '', API_KEY = '', WALLET_ID = '', REFERENCE = '' } = process.env;
+const body = {
+  walletId: WALLET_ID,
+  destinationBankCode: '058',
+  destinationAccountNumber: '0123456789',
+  destinationAccountName: 'Amina Okafor',
+  amount: ${amount},
+  remarks: null,
+  reference: REFERENCE,
+};
+const headers = { 'Idempotency-Key': REFERENCE };
+`;
+
+const generators: readonly Generator[] = [
+  {
+    name: 'openapi-typescript',
+    command: (folder) => ['openapi-typescript', description, '--output', path.join(folder, 'schema.ts')],
+    program: `
+import createClient from 'openapi-fetch';
+import type { paths } from './schema.js';
+${order}
+const client = createClient<paths>({ baseUrl: BASE_URL, headers: { 'x-api-key': API_KEY } });
+const paid = await client.POST('/dev/payouts', { body, params: { header: headers } });
+const again = await client.POST('/dev/payouts', { body });
+// @ts-expect-error An amount is a number.
+const wrong = await client.POST('/payouts', { body: { amount: '1', currency: 'NGN', recipient: '+2348012345678' } });
+const found = await client.GET('/dev/payouts', { params: { query: { reference: REFERENCE, page: 1, per_page: 20 } } });
+console.log(
+  JSON.stringify({
+    id: paid.data?.data.id,
+    payout: paid.data?.data,
+    code: again.error?.data?.code,
+    payoutId: again.error?.data?.payoutId,
+    wrong: wrong.error?.data?.errors.map(({ path }) => path),
+    found: found.data?.data.map(({ id }) => id),
+    total: found.data?.meta.total_records,
+  }),
+);
+`,
+  },
+  {
+    name: '@hey-api/openapi-ts',
+    command: (folder) => [
+      ...(['openapi-ts', '--input', description, '--output', folder] as const),
+      ...['--client', '@hey-api/client-fetch', '--no-log-file'],
+    ],
+    program: `
+import { client } from './client.gen.js';
+import { getDevPayouts, postDevPayouts, postPayouts } from './sdk.gen.js';
+${order}
+client.setConfig({ baseUrl: BASE_URL, auth: () => API_KEY });
+const paid = await postDevPayouts({ body, headers });
+const again = await postDevPayouts({ body });
+// @ts-expect-error An amount is a number.
+const wrong = await postPayouts({ body: { amount: '1', currency: 'NGN', recipient: '+2348012345678' } });
+const found = await getDevPayouts({ query: { reference: REFERENCE, page: 1, per_page: 20 } });
+console.log(
+  JSON.stringify({
+    id: paid.data?.data.id,
+    payout: paid.data?.data,
+    code: again.error?.data?.code,
+    payoutId: again.error?.data?.payoutId,
+    wrong: wrong.error?.data?.errors.map(({ path }) => path),
+    found: found.data?.data.map(({ id }) => id),
+    total: found.data?.meta.total_records,
+  }),
+);
+`,
+  },
+];
+
+/** Compiles a program and all that it imports, strictly, beside its sources. */
+function compile(file: string): string[] {
+  const program = ts.createProgram([file], {
+    ...{
+      strict: true,
+      skipLibCheck: true,
+      target: ts.ScriptTarget.ES2023,
+      lib: ['lib.es2023.d.ts', 'lib.dom.d.ts', 'lib.dom.iterable.d.ts'],
+    },
+    ...{ module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext, types: ['node'] },
+  });
+  const { diagnostics } = program.emit();
+  return [...ts.getPreEmitDiagnostics(program), ...diagnostics].map((one) => {
+    const where = one.file === undefined ? '' : `${path.basename(one.file.fileName)}: `;
+    return `${where}${ts.flattenDiagnosticMessageText(one.messageText, '\n')}`;
+  });
+}
+
+async function generate({ command, program }: Generator, folder: string): Promise<string> {
+  const [tool, ...args] = command(folder);
+  await run(path.join('node_modules', '.bin', tool), args);
+  const file = path.join(folder, 'pay.ts');
+  await writeFile(file, program);
+  return file;
+}
+
+/** Services with a merchant that has money, behind a gateway. */
+async function startApi(t: Test) {
+  const services = await startServices({
+    ...{ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', timers: systemTimers, assertions: null },
+    clock: { now: () => Date.now() },
+    bank: { delayMilliseconds: 3_600_000, failingAccounts: [] },
+  });
+  t.teardown(() => services.close());
+  const walletId = await addWallet(services.database, merchant, { balance: 10 * amount });
+  const upstream = { url: services.url };
+  const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
+  const gateway = await startTestGateway(t, { config: { upstreams } });
+  return { walletId, database: services.database, url: `https://127.0.0.1:${gateway.https}/v1`, ca: gateway.ca };
+}
+
+for (const generator of generators) {
+  t.test(`the client that ${generator.name} makes of the description compiles and pays`, async (t) => {
+    const { walletId, database, url, ca } = await startApi(t);
+    const folder = t.testdir({ 'ca.pem': ca, 'package.json': '{"type":"module"}' });
+    const file = await generate(generator, path.join(folder, 'client'));
+    t.same(compile(file), [], 'it compiles strictly');
+    const { stdout } = await run(process.execPath, [file.replace(/\.ts$/, '.js')], {
+      env: {
+        ...{ BASE_URL: url, API_KEY: liveKey, WALLET_ID: walletId, REFERENCE: 'invoice-42' },
+        NODE_EXTRA_CA_CERTS: path.join(folder, 'ca.pem'),
+      },
+    });
+    const told = JSON.parse(stdout) as { readonly id: string };
+    t.match(told, {
+      payout: { status: 'pending', amount, walletId, merchantReference: 'invoice-42', remarks: null },
+      ...{ code: 'reference_taken', payoutId: told.id, wrong: ['amount'], found: [told.id], total: 1 },
+    });
+    t.equal(await balanceOf(database, walletId), 9 * amount, 'money has moved once');
+  });
+}
