@@ -12,7 +12,8 @@ import { startRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../http/harness.js';
 import { newInstallation, productCommand } from '../product-command.js';
 
-const token = 'an-administrators-token-of-enough-characters';
+/** What lets administrators in. */
+export const token = 'an-administrators-token-of-enough-characters';
 
 /** What a gateway says to a request: the status, and the message of the envelope. */
 type Verdict = string;
@@ -34,6 +35,7 @@ export interface CreatedKey {
 
 /** A registry of some release, as a process. */
 export interface RunningRegistry {
+  readonly url: string;
   createMerchant(): Promise<string>;
   createKey(merchantId: string): Promise<CreatedKey>;
   /** Whether the registry said that the revocation is in force everywhere. */
@@ -144,6 +146,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
     const isInForce = ({ data: { propagation } }: Envelope): boolean =>
       propagation.projected !== false && propagation.gateways !== null && propagation.pending.length === 0;
     return {
+      url,
       createMerchant: async () =>
         (await send('POST', '/merchants', { name: 'Shop', status: 'ACTIVE', goLive: true })).data.id,
       createKey: async (merchantId) => {
