@@ -15,7 +15,7 @@ interface Since {
  * How long a client has for its next request at the end, once it has connected, shaken hands, or received a response that
  * promised to keep the connection: it is about to send one, and would see a reset.
  */
-export const nextRequestMilliseconds = 1_000;
+const nextRequestMilliseconds = 1_000;
 
 /**
  * The connections of one listener, for its end: Node closes those that are idle after a request, but waits for those on
@@ -124,6 +124,15 @@ export class Connections {
     }
     for (const { socket } of this.#open.members()) socket.destroy();
   }
+}
+
+/**
+ * How long a gateway that drains waits before it closes connections, in milliseconds. Where some are open, long enough for clients
+ * that use theirs to send one more request, whose response tells them to close.
+ */
+export function drainDelay(configuredSeconds: number, listeners: readonly Connections[]): number {
+  const isInUse = listeners.some(({ size }) => size > 0);
+  return Math.max(configuredSeconds * 1000, isInUse ? nextRequestMilliseconds : 0);
 }
 
 /** Closes a connection on which nothing more arrives for so long, in milliseconds; at once where that is not positive. */

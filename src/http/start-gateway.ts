@@ -11,7 +11,7 @@ import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import { openBrakes } from './brakes.js';
-import { nextRequestMilliseconds } from './connections.js';
+import { drainDelay } from './connections.js';
 import { listen } from './listen.js';
 import type { ListenAddress } from './listen.js';
 import { createListener } from './listener.js';
@@ -171,9 +171,10 @@ export async function startGateway(
   const healthApp = createManagement({ health, metrics, identity: ports.identity });
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {
     readiness.draining = true;
-    for (const { connections } of listeners.values()) connections.endWithNextAnswer();
+    const all = [...listeners.values()].map(({ connections }) => connections);
+    for (const connections of all) connections.endWithNextAnswer();
     await warmUp?.stop();
-    await (delayed ?? wait(drainDelay(config.limits.drainDelaySeconds, listeners)));
+    await (delayed ?? wait(drainDelay(config.limits.drainDelaySeconds, all)));
     await readiness.tls?.reload.stop();
     await closeAll([...listeners.values()], config.limits.drainTimeoutSeconds);
     stopWatching();
@@ -233,15 +234,6 @@ async function closePorts({
   const written = [accessLog.close(graceMilliseconds), traces?.close(graceMilliseconds)];
   // Together: where nothing answers each takes its whole time, and the log would come last.
   await Promise.all([...written, torExits.close(), sharedRate?.close(), keyStore.close(), selfCheck?.close()]);
-}
-
-/**
- * How long a gateway that drains waits before it closes connections, in milliseconds. Where some are open, long enough for clients
- * that use theirs to send one more request, whose response tells them to close.
- */
-function drainDelay(configuredSeconds: number, listeners: ReadonlyMap<string, Listener>): number {
-  const isInUse = [...listeners.values()].some(({ connections }) => connections.size > 0);
-  return Math.max(configuredSeconds * 1000, isInUse ? nextRequestMilliseconds : 0);
 }
 
 /** Keep-alive connections end with their next answer; what has not ended by the timeout is cut off. */

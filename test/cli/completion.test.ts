@@ -102,7 +102,7 @@ t.test('a bash that somebody types in completes by the tabulator', async (t) => 
   const cwd = await place(t, 'bash');
   writeFileSync(`${cwd}/merchant-gateway`, '#!/bin/sh\nprintf "<%s>" "$@" > typed\n', { mode: 0o755 });
   // A word that is unique is written out with a blank behind it, and a blank in a file's name is escaped.
-  const typed = 'PATH=$PWD:$PATH; source ./script\nmerchant-gateway confi\tch\t--c\tgateway\\ c\t\nexit\n';
+  const typed = 'PATH=$PWD:$PATH; source ./script\nmerchant-gateway confi\tch\t--conf\tgateway\\ c\t\nexit\n';
   const { status, error } = spawnSync('script', ['-qec', 'bash --norc --noprofile -i', '/dev/null'], {
     ...{ cwd, input: typed, encoding: 'utf8', timeout: 60_000 },
   });
