@@ -121,6 +121,10 @@ t.test(
     const again = JSON.parse((await paste(list)).body) as { data: { amount: number; type: string }[] };
     t.match(again.data[0], { amount: 250_000, type: 'debit' }, 'the payout is in the list');
 
+    const fund = /^npx merchant-gateway (wallets fund .*)$/m.exec(dev.welcome)?.[1] ?? '';
+    const funded = await run(...fund.split(' '));
+    t.equal(funded.stderr.replace(/^Reference .*\n/, ''), '');
+    t.match(funded.stdout, /The wallet holds \d+ NGN/, 'and so does the line that funds the wallet');
     const key = /x-api-key: (svc_live_\w+)/.exec(list)?.[1] ?? '';
     t.match(key, /^svc_live_[0-9A-Za-z]{49}$/);
     const data = /data +(\S+)/.exec(dev.welcome)?.[1] ?? '';

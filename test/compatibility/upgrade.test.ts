@@ -5,6 +5,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import type { StoredRecords } from '../../src/adapters/memory/memory-records.js';
 import { loadConfig } from '../../src/config/load.js';
+import { readLedger } from '../../src/services/ledger/read-ledger.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { ask, connect, exchangeBytes, startTestGateway, startUpstream } from '../http/harness.js';
 import { pepper, registryFixture } from '../registry/registry-fixture.js';
@@ -137,6 +138,16 @@ for (const version of versions) {
     old.exec(read('services.sql'));
     old.close();
     const { call, database, pass } = await servicesFixture(t, { url: `sqlite:${file}` });
+    t.same(
+      await readLedger(database),
+      { mismatched: [], unbalanced: [] },
+      'the ledger that it becomes agrees with its balances',
+    );
+    const sides = await database.selectFrom('transactions').select(['payout_id', 'counter_account']).execute();
+    t.ok(
+      sides.every((one) => one.counter_account === (one.payout_id === null ? 'float' : 'payouts')),
+      'each entry names the account on its other side',
+    );
     const payouts = async () =>
       (await call(merchantA, 'GET', '/dev/payouts')).body.data as { id: string; status: string; amount: number }[];
     const statuses = async () => (await payouts()).map(({ status }) => status);

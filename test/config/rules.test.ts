@@ -7,6 +7,24 @@ const tls = 'https: { certFile: a, keyFile: b }';
 
 t.test('what contradicts another option is refused', (t) => {
   const cases: readonly [string, readonly string[]][] = [
+    [
+      'services: { operators: { listen: { host: 0.0.0.0 } } }',
+      ['services.operators.listen.host: is beyond this machine'],
+    ],
+    [
+      'services: { operators: { listen: { host: 10.0.0.7, certFile: a } } }',
+      ['services.operators.listen.keyFile: expected a file, because services.operators.listen.certFile has one'],
+    ],
+    ['services: { operators: { listen: { host: 10.0.0.7, certFile: a, keyFile: b } } }', []],
+    ['services: { operators: { listen: { host: localhost } } }', []],
+    ['services: { operators: { listen: { host: "::1" } } }', []],
+    [
+      'upstreams: { a: { url: "http://localhost:7081" } }\nroutes: []\nservices: { operators: { tokenFile: t } }',
+      ["upstreams.a.url: leads to the operators' API"],
+    ],
+    ['upstreams: { a: { url: "http://localhost:7080" } }\nroutes: []\nservices: { operators: { tokenFile: t } }', []],
+    // Without the API its port is anybody's.
+    ['upstreams: { a: { url: "http://localhost:7081" } }\nroutes: []', []],
     ['routes: [{ path: /a, upstream: b, resource: a }]', ['routes[0].upstream: is not the name of an upstream']],
     ['upstreams: {}\nroutes: []', []],
     [

@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { DatabaseError } from '../../src/database/database-error.js';
 import { startServices } from '../../src/services/start-services.js';
-import { ManualTime } from '../registry/manual-time.js';
+import { ManualTime, until } from '../registry/manual-time.js';
 import { addWallet, bankPayout, identityOf, merchantA } from './services-fixture.js';
 
 const time = new ManualTime();
@@ -99,3 +99,27 @@ async function wire(base: string, bytes: string): Promise<string> {
   socket.write(bytes);
   return text(socket).catch(() => '');
 }
+
+t.test('a ledger that does not agree is told when the services start, by a warning and by metrics', async (t) => {
+  const databaseUrl = `sqlite:${t.testdir()}/services.db`;
+  const first = await startServices({ host: '127.0.0.1', port: 0, databaseUrl, ...parts });
+  const walletId = await addWallet(first.database, merchantA, { balance: 1000 });
+  await first.database.updateTable('wallets').set({ balance: 999 }).execute();
+  await first.close();
+
+  const logged: object[] = [];
+  const logger = { error: (details: object) => void logged.push(details) };
+  const second = await startServices({ host: '127.0.0.1', port: 0, databaseUrl, logger, ...parts });
+  t.teardown(() => second.close());
+  const readiness = async () =>
+    (await fetch(`${second.url}/readyz`)).json() as Promise<{ data: { warnings: string[] } }>;
+  await until(async () => (await readiness()).data.warnings.length > 0);
+  t.same(logged, [{ wallets: [walletId], mismatchedWallets: 1, currencies: ['live NGN'] }]);
+  const response = await fetch(`${second.url}/readyz`);
+  t.equal(response.status, 200, 'payouts go on');
+  t.notMatch(await response.text(), walletId, 'whoever asks needs no token');
+  const metrics = await (await fetch(`${second.url}/metrics`)).text();
+  t.match(metrics, /^services_ledger_mismatched_wallets 1$/m);
+  t.match(metrics, /^services_ledger_unbalanced_currencies 1$/m);
+  t.match(metrics, /^services_ledger_checked_timestamp_seconds [\d.e+]+$/m);
+});
