@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { Argument, Command } from 'commander';
 import { loadConfig } from '../config/load.js';
+import { OperatorError } from '../config/operator-error.js';
 import type { Config } from '../config/schema.js';
 import type { CommandIo } from './command-io.js';
 import { systemClock } from './system-clock.js';
@@ -10,7 +11,7 @@ type Part = (typeof parts)[number];
 
 /** `database migrate`. */
 export function databaseCommand(io: CommandIo): Command {
-  const command = new Command('database').description('bring a database up to date');
+  const command = new Command('database').description('bring a database up to date, or back it up');
   command
     .command('migrate')
     .description('bring the database of a part up to date, and end; the part does the same when it starts')
@@ -26,12 +27,33 @@ export function databaseCommand(io: CommandIo): Command {
           : `The database of the ${part} is up to date.\n`,
       );
     });
+  command
+    .command('backup')
+    .description('copy the SQLite database of a part, which may be in use, into a new file')
+    .addArgument(new Argument('<part>', 'whose database').choices(parts))
+    .requiredOption('--to <file>', 'the new file, in a directory that there is')
+    .option('--config <file>', 'configuration file')
+    .option('--json', 'print JSON, and nothing else')
+    .action(async (part: Part, options: BackupOptions) => {
+      await backUp(part, options.to, loadConfig({ file: options.config }));
+      io.out(
+        options.json === true
+          ? `${JSON.stringify({ part, file: options.to })}\n`
+          : `The database of the ${part} is copied to ${options.to}.\n`,
+      );
+    });
   return command;
 }
 
 interface MigrateOptions {
   readonly config?: string;
   readonly create?: true;
+  readonly json?: true;
+}
+
+interface BackupOptions {
+  readonly to: string;
+  readonly config?: string;
   readonly json?: true;
 }
 
@@ -45,6 +67,19 @@ async function migrate(part: Part, config: Config, mayCreate: boolean): Promise<
   const { url } = config[part].database;
   const open = part === 'registry' ? openRegistry : openServices;
   await (await open({ url, existingOf: mayCreate ? undefined : part })).destroy();
+}
+
+async function backUp(part: Part, target: string, config: Config): Promise<void> {
+  const { url } = config[part].database;
+  const [scheme, source] = [url.slice(0, url.indexOf(':')), url.slice(url.indexOf(':') + 1)];
+  if (scheme !== 'sqlite')
+    throw new OperatorError(
+      `The database of the ${part} is in PostgreSQL: back it up with pg_dump (docs/operations.md).`,
+    );
+  if (source === ':memory:')
+    throw new OperatorError(`The database of the ${part} is in the memory of its process, and cannot be backed up.`);
+  const { backUpSqlite } = await import('../database/back-up-sqlite.js');
+  backUpSqlite(source, target);
 }
 
 // No other command but those that serve needs SQL, so it is loaded when it is asked for.

@@ -37,7 +37,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   if (problems.length > 0) throw new ConfigError(problems, file ?? null);
   const { log, build } = beginLog('registry', config);
   for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
-  const { listen, database, tokenFile } = config.registry;
+  const { listen, database, tokenFile, retention } = config.registry;
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
@@ -63,6 +63,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       storeWarnings: check.warnings,
       build,
       tokenFile,
+      eventsDays: retention.eventsDays,
       store,
       clock: systemClock,
       timers: systemTimers,

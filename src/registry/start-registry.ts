@@ -3,6 +3,7 @@ import { openSession } from '../database/session/database-session.js';
 import { asListenError } from '../config/listen-error.js';
 import { readToken } from '../rest/bearer-token.js';
 import { createRegistry, longestLifetime, type RegistryOptions } from './create-registry.js';
+import { OldEvents } from './events/old-events.js';
 import { Roster } from './gateways/roster.js';
 import { Projector } from './projection/projector.js';
 import { newId } from './registry-context.js';
@@ -19,6 +20,8 @@ export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projec
   readonly mayCreate?: boolean | undefined;
   /** File with the bearer token of administrators. */
   readonly tokenFile: string | null;
+  /** For how many days an event is kept; null, as without it: for ever. */
+  readonly eventsDays?: number | null | undefined;
 }
 
 /** A registry that takes requests and projects. */
@@ -48,6 +51,7 @@ export async function startRegistry({
   databaseUrl,
   mayCreate = true,
   tokenFile,
+  eventsDays = null,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
   const { clock, random } = options;
@@ -72,8 +76,11 @@ export async function startRegistry({
       projector.changed();
     },
   });
+  const oldEvents =
+    eventsDays === null ? null : new OldEvents({ ...shared, projection: projector.projection, days: eventsDays });
   const app = createRegistry({ ...options, database, projector, token });
   app.addHook('onClose', async () => {
+    await oldEvents?.stop();
     await roster.stop();
     await projector.stop();
     await session.close();
@@ -95,6 +102,7 @@ export async function startRegistry({
     throw asListenError(error, 'registry.listen', { host, port });
   }
   roster.start();
+  oldEvents?.start();
   const address = app.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
   return {

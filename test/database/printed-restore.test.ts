@@ -1,19 +1,22 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import t from 'tap';
 import { openMigrated } from '../../src/database/open-migrated.js';
 import { migrations } from '../../src/registry/migrations/migrations.js';
 import type { RegistryTables } from '../../src/registry/tables.js';
+import { printedBlocks } from '../printed-commands.js';
 import { createPostgresDatabase, postgresAlone } from './each-database.js';
 
 const hasClient = ['psql', 'pg_dump', 'pg_restore'].every((name) => spawnSync(name, ['--version']).status === 0);
 const skip = hasClient ? postgresAlone.skip : 'no PostgreSQL client: THE PRINTED RESTORE IS NOT TESTED';
 
-/** The lines of the document that begin with this command. */
-function printed(command: string): string[] {
-  return readFileSync('docs/operations.md', 'utf8')
-    .split('\n')
-    .filter((line) => line.startsWith(`${command} `));
+/** The lines that begin with one of these commands in the block for PostgreSQL under a heading of the document. */
+function printed(heading: string, ...commands: string[]): string[] {
+  const [block] = printedBlocks('docs/operations.md').filter(
+    (one) => one.heading === heading && one.commands.includes('PGSERVICEFILE'),
+  );
+  return (block?.commands.split('\n') ?? []).filter((line) => commands.includes(line.split(' ')[0] ?? ''));
 }
 
 // `pg_restore --clean` left the tables of the later release, at which the next upgrade failed.
@@ -21,7 +24,12 @@ t.test('a backup from before an upgrade is restored as printed, and upgraded aga
   const url = await createPostgresDatabase(t);
   const [former, present] = [Object.fromEntries(Object.entries(migrations).slice(0, -1)), migrations];
   const cwd = t.testdir();
-  const env = { ...process.env, REGISTRY_DATABASE_URL: url };
+  const { hostname, port, username, password, pathname } = new URL(url);
+  const service = { host: hostname, port, user: username, password, dbname: pathname.slice(1) };
+  const env = { ...process.env, PGSERVICEFILE: path.join(cwd, 'pg_service.conf') };
+  const lines = Object.entries(service).filter(([, value]) => value !== '');
+  writeFileSync(env.PGSERVICEFILE, ['[registry]', ...lines.map(([name, value]) => `${name}=${value}`), ''].join('\n'));
+  mkdirSync(path.join(cwd, 'backup'));
   const shell = (lines: readonly string[]): void => {
     t.ok(lines.length > 0, 'the document prints it');
     for (const line of lines) execFileSync('sh', ['-c', line], { cwd, env, stdio: 'pipe' });
@@ -34,10 +42,10 @@ t.test('a backup from before an upgrade is restored as printed, and upgraded aga
   };
 
   await revisionAfter(former);
-  shell([`psql "$REGISTRY_DATABASE_URL" --command="insert into revision values (1, 7, 'a generation')"`]);
-  shell(printed('pg_dump'));
+  shell([`psql service=registry --command="insert into revision values (1, 7, 'a generation')"`]);
+  shell(printed('3. Back up', 'pg_dump').filter((line) => line.includes('service=registry')));
   t.same(await revisionAfter(present), [{ value: 7 }]);
-  shell([...printed('psql'), ...printed('pg_restore')]);
+  shell(printed('The registry alone, in place', 'psql', 'pg_restore'));
   t.same(await revisionAfter(former), [{ value: 7 }], 'the former release starts');
   t.same(await revisionAfter(present), [{ value: 7 }], 'and so does this one');
 });

@@ -34,11 +34,12 @@ export async function startEmbeddedRegistry(
   { temporaryPrefix }: { readonly temporaryPrefix: string | null },
 ): Promise<EmbeddedRegistry> {
   const { store, records, close } = await openBothSides(config, log);
-  const { listen, database, tokenFile } = config.registry;
+  const { listen, database, tokenFile, retention } = config.registry;
   try {
     const registry = await startRegistry({
       ...listen,
       ...{ databaseUrl: database.url, tokenFile, store, clock: systemClock, timers: systemTimers },
+      eventsDays: retention.eventsDays,
       random: randomBytes,
       pepper: await readPepper(config.keys.pepperFile),
       resources: new Set(config.routes.map(({ resource }) => resource)),

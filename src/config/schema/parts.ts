@@ -26,6 +26,16 @@ export const registry = section(
       { description: 'The system of record of merchants and keys.' },
     ),
     tokenFile: optionalFile('File with the bearer token of administrators, of at least 32 characters.'),
+    retention: section(
+      {
+        eventsDays: nullable(Type.Integer({ minimum: 1, maximum: 36_500 }), {
+          description:
+            'Events (who changed what and when) that are older than so many days are deleted, bit by bit. null: they are ' +
+            'kept for ever.',
+        }),
+      },
+      { description: 'How long the registry keeps what it no longer needs.' },
+    ),
   },
   { description: 'The control plane: merchants, keys and the admin API.' },
 );

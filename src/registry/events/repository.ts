@@ -23,7 +23,7 @@ export interface EventFilter {
   readonly since?: number | undefined;
 }
 
-/** Adds events; belongs in the database transaction of the change. Nothing changes or removes an event. */
+/** Adds events; belongs in the database transaction of the change. Nothing changes an event, and `forgetEvents` alone removes some. */
 export async function recordEvents(
   database: RegistryDatabase,
   events: readonly NewEvent[],
@@ -68,6 +68,67 @@ export async function beforeFirstReset(
     .limit(1)
     .executeTakeFirst();
   return objectIn(first?.before ?? null);
+}
+
+/** The event that was recorded last; null where there is none. */
+export async function newestEvent(database: RegistryDatabase): Promise<{ readonly at: number } | null> {
+  const newest = database.selectFrom('events').select('at').orderBy('seq', 'desc').limit(1);
+  return (await newest.executeTakeFirst()) ?? null;
+}
+
+/** More rows than a batch has would make changes wait. */
+const batch = 500;
+
+/** What a look at some old events did. */
+export interface Forgotten {
+  /** The number of the last event that was looked at. */
+  readonly seen: number;
+  readonly forgotten: number;
+  /** Whether there is nothing older behind it. */
+  readonly isEnd: boolean;
+}
+
+/**
+ * Forgets events of a moment or before, among the next ones after a number. An event is younger than those before it, so a clock that was
+ * behind when it was recorded does not make it old; one that is dated later than now says nothing about others. Kept are the newest event,
+ * from which on changes are unknown after a restore, and how a key was reset, as long as the key may be reset again.
+ */
+export async function forgetEvents(
+  database: RegistryDatabase,
+  { after, until, now }: { readonly after: number; readonly until: number; readonly now: number },
+): Promise<Forgotten> {
+  const next = database.selectFrom('events').select(['seq', 'at']).where('seq', '>', after);
+  const rows = await next.orderBy('seq').limit(batch).execute();
+  const young = rows.findIndex(({ at }) => at > until && at <= now);
+  const old = young === -1 ? rows : rows.slice(0, young);
+  const seen = old.at(-1)?.seq;
+  if (seen === undefined) return { seen: after, forgotten: 0, isEnd: true };
+  const { numDeletedRows } = await database
+    .deleteFrom('events')
+    .where('seq', '>', after)
+    .where('seq', '<=', seen)
+    .where('seq', '<', (it) => it.selectFrom('events as all').select((all) => all.fn.max('all.seq').as('newest')))
+    .where('at', '<=', until)
+    .where((it) =>
+      it.or([
+        it('action', '!=', 'key.reset'),
+        it.not(
+          it.or([
+            it.exists(
+              it
+                .selectFrom('api_keys')
+                .select('api_keys.key_id')
+                .whereRef('api_keys.key_id', '=', 'events.key_id')
+                .where('api_keys.expires_at', '>', until),
+            ),
+            // It may be given back an end that lies ahead.
+            it.exists(it.selectFrom('held_back').select('held_back.id').whereRef('held_back.id', '=', 'events.key_id')),
+          ]),
+        ),
+      ]),
+    )
+    .executeTakeFirstOrThrow();
+  return { seen, forgotten: Number(numDeletedRows), isEnd: young !== -1 || rows.length < batch };
 }
 
 function everything(database: RegistryDatabase) {

@@ -50,6 +50,9 @@ export async function changeOf(
   return rows.length === 0 ? null : (rows.find(({ change }) => change !== null)?.change ?? unnamedChange);
 }
 
+/** Names of former generations that are kept beside the first one: a store that has an older one is taken for one that lost something. */
+const keptGenerations = 1000;
+
 /**
  * Begins a new generation, which nobody has acknowledged anything in. Until a store was compared with it nothing is in force.
  * Belongs in a transaction.
@@ -66,6 +69,7 @@ export async function beginGeneration(
     .expression(transaction.selectFrom('revision').select('generation').where('id', '=', 1))
     .onConflict((conflict) => conflict.doNothing())
     .execute();
+  await forgetGenerations(transaction);
   await transaction
     .updateTable('revision')
     .set((it) => ({
@@ -74,6 +78,28 @@ export async function beginGeneration(
       // Changes are counted up meanwhile.
       value: it.case().when('value', '<', revision).then(revision).else(it.ref('value')).end(),
     }))
+    .execute();
+}
+
+/** The names sort in the order of their histories. */
+async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
+  const former = transaction.selectFrom('former_generations');
+  await transaction
+    .deleteFrom('former_generations')
+    .where(
+      'generation',
+      '<',
+      former
+        .select('generation')
+        .orderBy('generation', 'desc')
+        .offset(keptGenerations - 1)
+        .limit(1),
+    )
+    .where(
+      'generation',
+      '>',
+      former.select((it) => it.fn.min('generation').as('first')),
+    )
     .execute();
 }
 

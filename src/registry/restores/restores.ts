@@ -3,6 +3,8 @@ import { recordPrefixes } from '../projection/current-records.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBack } from './held-back.js';
 
+/** More than anybody restores; the newest are kept. */
+export const mostRestores = 100;
 const pageLength = 500;
 /** A gateway's report ends by then. */
 const reportMilliseconds = 86_400_000;
@@ -24,7 +26,13 @@ export async function noteRestore({ database, clock }: RestoreOptions, isCertain
     .select((it) => it.fn.max('at').as('newest'))
     .executeTakeFirstOrThrow();
   const row = { found_at: clock.now(), newest_at: (newest as number | null) ?? null, is_certain: isCertain ? 1 : 0 };
-  await database.insertInto('restores').values(row).execute();
+  await database.transaction().execute(async (transaction) => {
+    const { seq } = await transaction.insertInto('restores').values(row).returning('seq').executeTakeFirstOrThrow();
+    await transaction
+      .deleteFrom('restores')
+      .where('seq', '<=', seq - mostRestores)
+      .execute();
+  });
 }
 
 /**

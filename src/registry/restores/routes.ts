@@ -7,10 +7,8 @@ import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
 import { answerChange, type Routes } from '../routes.js';
 import { lift, listHeldBack } from './held-back.js';
+import { mostRestores } from './restores.js';
 import { heldBackSchema, restoreSchema } from './schema.js';
-
-/** More than anybody restores; the newest are shown. */
-const mostRestores = 100;
 
 /** What is known of a database that was restored from a backup. */
 export const restoreRoutes: Routes = (app, context) => {

@@ -1,0 +1,270 @@
+import { execFile, spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import t, { type Test } from 'tap';
+import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+import { openServicesDatabase } from '../../src/services/services-database.js';
+import { freePort, startRedis, withoutRedis } from '../adapters/redis-server.js';
+import { createPostgresDatabase, onServer, postgresAlone } from '../database/each-database.js';
+import { printedBlocks } from '../printed-commands.js';
+import { addWallet } from '../services/services-fixture.js';
+
+const document = 'docs/operations.md';
+const blocks = printedBlocks(document);
+const has = (...names: string[]): boolean => names.every((name) => spawnSync(name, ['--version']).error === undefined);
+const tools = has('curl', 'openssl', 'tar')
+  ? withoutRedis
+  : 'curl, openssl or tar is missing: THE RESTORE DRILL IS NOT TESTED';
+const client = has('psql', 'pg_dump', 'pg_restore')
+  ? postgresAlone.skip
+  : 'no PostgreSQL client: THE RESTORE DRILL IS NOT TESTED ON PostgreSQL';
+const skip = { sqlite: tools, postgresql: tools === false ? client : tools };
+t.setTimeout(400_000);
+
+/** The one block under a heading, or the one of several that these words introduce. */
+function printed(heading: string, introduction = /^/): string {
+  const [block, another] = blocks.filter((one) => one.heading === heading && introduction.test(one.introduction));
+  if (block === undefined || another !== undefined)
+    throw new Error(`${document} has no one block "${heading}" ${introduction}`);
+  return block.commands;
+}
+
+/** A machine with nothing but the product, below a folder, and a Redis. */
+async function emptyMachine(t: Test) {
+  const cwd = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-drill-'));
+  t.teardown(() => rm(cwd, { recursive: true, force: true }));
+  symlinkSync(path.resolve('dist'), path.join(cwd, 'dist'));
+  const redis = await startRedis(t);
+  const ports = {
+    https: await freePort(),
+    management: await freePort(),
+    registry: await freePort(),
+    services: await freePort(),
+  };
+  // The test runner's instrumentation is most of the time that a process takes to start.
+  const env = { ...process.env, NODE_OPTIONS: '' };
+  const values: Record<string, string> = {
+    CONFIG: 'var/gateway.yaml',
+    API: `https://localhost:${ports.https}/v1`,
+    READY: `http://127.0.0.1:${ports.management}/readyz`,
+    MERCHANT: '',
+    CURRENCY: 'NGN',
+  };
+  /** Runs what the document prints, in a new shell into which its first block was pasted with the values of this machine. */
+  async function shell(commands: string): Promise<string> {
+    const named = new Set<string>();
+    const setting = printed('1. Say where things are').replaceAll(/^export (\w+)=.*$/gm, (_, name: string) => {
+      named.add(name);
+      return `export ${name}=${values[name] ?? ''}`;
+    });
+    t.same([...named], Object.keys(values), 'each value is known');
+    const script = `${setting}\n${commands}`;
+    const { stdout } = await promisify(execFile)('sh', ['-euc', script], { cwd, env, timeout: 200_000 });
+    return stdout;
+  }
+  const processes: ChildProcess[] = [];
+  async function stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    for (const one of processes.splice(0).toReversed()) {
+      if (one.exitCode !== null || one.signalCode !== null) continue;
+      one.kill(signal);
+      await once(one, 'exit');
+    }
+  }
+  t.teardown(() => stop('SIGKILL'));
+  /** Starts the parts, each line of the document by itself. */
+  function start(only = ''): void {
+    for (const line of printed('5. Restore', /^and the services no longer know/).split('\n')) {
+      if (!line.includes(`main.js ${only}`)) continue;
+      const child = spawn('sh', ['-c', `exec ${line}`], { cwd, env, stdio: ['ignore', 'ignore', 'pipe'] });
+      child.stderr.on('data', () => undefined);
+      processes.push(child);
+    }
+  }
+  return { cwd, file: (...names: string[]) => path.join(cwd, ...names), ports, redis, shell, start, stop, values };
+}
+
+type Machine = Awaited<ReturnType<typeof emptyMachine>>;
+type Urls = Readonly<Record<'registry' | 'services', string>>;
+
+/** Writes everything that an operator has in `var`, each file with the mode that it shall keep. */
+async function install({ file, ports, redis }: Machine, urls: Urls): Promise<void> {
+  await mkdir(file('var'), { mode: 0o700 });
+  const { cert, key } = await createSelfSigned(new Date());
+  const { privateKey } = generateKeyPairSync('ed25519');
+  const signing = privateKey.export({ type: 'pkcs8', format: 'pem' });
+  const secret = (): string => randomBytes(32).toString('hex');
+  const name = (of: string): string => file('var', of);
+  const config = `environment: live
+listen:
+  https: { host: 127.0.0.1, port: ${ports.https}, certFile: ${name('tls.cert.pem')}, keyFile: ${name('tls.key.pem')} }
+  http: null
+  management: { host: 127.0.0.1, port: ${ports.management} }
+torExits: { enabled: false }
+keyStore: { redis: { url: "${redis.url}", replicas: 0 } }
+keys: { pepperFile: ${name('pepper')}, recordSecretFile: ${name('record-secret')} }
+registry:
+  listen: { port: ${ports.registry} }
+  database: { url: "${urls.registry}" }
+  tokenFile: ${name('admin-token')}
+services: { listen: { port: ${ports.services} }, database: { url: "${urls.services}", statementTimeoutSeconds: 60 } }
+upstreams:
+${['transactions', 'payouts', 'customers'].map((one) => `  ${one}: { url: "http://127.0.0.1:${ports.services}" }\n`).join('')}
+identity: { signingKeyFile: ${name('identity.key.pem')} }
+accessLog: { destination: ${name('access.log')}, secretFile: ${name('access-log-secret')} }
+`;
+  const files: Record<string, [string | Buffer, number]> = {
+    'gateway.yaml': [config, 0o640],
+    'tls.cert.pem': [cert, 0o644],
+    'tls.key.pem': [key, 0o600],
+    'identity.key.pem': [signing, 0o400],
+    pepper: [secret(), 0o400],
+    'record-secret': [secret(), 0o600],
+    'admin-token': [secret(), 0o600],
+    'access-log-secret': [secret(), 0o600],
+    'pg_service.conf': [(['registry', 'services'] as const).map((part) => serviceOf(part, urls[part])).join(''), 0o600],
+  };
+  for (const [of, [content, mode]] of Object.entries(files)) await writeFile(name(of), content, { mode });
+}
+
+/** How libpq is told of a database without a word in an argument. */
+function serviceOf(part: string, address: string): string {
+  if (address.startsWith('sqlite:')) return '';
+  const { hostname, port, username, password, pathname } = new URL(address);
+  const lines = [
+    `[${part}]`,
+    `host=${hostname}`,
+    `port=${port || '5432'}`,
+    `user=${username}`,
+    `dbname=${pathname.slice(1)}`,
+  ];
+  return [...lines, ...(password === '' ? [] : [`password=${decodeURIComponent(password)}`]), ''].join('\n');
+}
+
+/** Each file that is to be restored, with its mode and content. */
+function contents(folder: string): Record<string, [number, string]> {
+  const names = readdirSync(folder).filter((name) => !/\.(?:db|log)/.test(name));
+  const of = (name: string): [number, string] => {
+    const file = path.join(folder, name);
+    return [statSync(file).mode & 0o777, readFileSync(file, 'utf8')];
+  };
+  return {
+    '.': [statSync(folder).mode & 0o777, ''],
+    ...Object.fromEntries(names.toSorted().map((name) => [name, of(name)])),
+  };
+}
+
+/** Makes a merchant with money, as the drill asks for one. */
+async function addMerchant({ shell, values }: Machine, urls: Urls): Promise<void> {
+  const made = await shell(
+    `curl --silent --fail --retry 60 --retry-delay 1 --retry-all-errors --output /dev/null "$READY"
+node dist/cli/main.js merchants create --name Drill --status ACTIVE --go-live --json --config "$CONFIG"`,
+  );
+  values.MERCHANT = (JSON.parse(made) as { id: string }).id;
+  const database = await openServicesDatabase({ url: urls.services });
+  await addWallet(
+    database,
+    { merchantId: values.MERCHANT, environment: 'live' },
+    { balance: 100_000, isDefault: true },
+  );
+  await database.destroy();
+}
+
+/** Goes through the drill as it is printed, up to its last step. @returns what the last step has printed */
+async function drill(t: Test, machine: Machine, urls: Urls, kind: 'SQLite' | 'PostgreSQL'): Promise<string> {
+  const { file, redis, shell, start, stop } = machine;
+  await install(machine, urls);
+  await shell(printed('Backup and restore'));
+  start();
+  await addMerchant(machine, urls);
+  t.match(await shell(printed('2. Make what will be looked for')), /"status":"successful"/);
+  const before = contents(file('var'));
+  // A payout between the two databases, in front of the last line.
+  await shell(printed('3. Back up', new RegExp(`^${kind}`)).replace(/\n(?=.*$)/, '\npay between-the-databases\n'));
+  await shell(printed('3. Back up', /^Secrets and configuration/));
+  await shell(printed('4. Make what the backup lacks', /^$/));
+  await stop();
+  await shell(printed('4. Make what the backup lacks', /^Stop all parts/));
+
+  rmSync(file('var'), { recursive: true });
+  if (kind === 'PostgreSQL') {
+    for (const url of Object.values(urls))
+      await onServer(`drop database ${new URL(url).pathname.slice(1)} with (force)`);
+  }
+  await redis.kill();
+  await redis.restart();
+
+  await shell(printed('5. Restore', /^The secrets/));
+  t.same(contents(file('var')), before, 'secrets and configuration are as they were, with their modes');
+  await shell(printed('5. Restore', new RegExp(`^${kind}`)));
+  start();
+  return shell(printed('6. Look'));
+}
+
+const drilled = (['SQLite', 'PostgreSQL'] as const).map((kind) => {
+  const title = `the restore drill works as it is printed (${kind})`;
+  return { kind, title, skip: kind === 'SQLite' ? skip.sqlite : skip.postgresql };
+});
+
+for (const { kind, title, skip } of drilled) {
+  t.test(title, { skip }, async (t) => {
+    const machine = await emptyMachine(t);
+    const { file, shell } = machine;
+    const urls =
+      kind === 'SQLite'
+        ? { registry: `sqlite:${file('var/registry.db')}`, services: `sqlite:${file('var/services.db')}` }
+        : { registry: await createPostgresDatabase(t), services: await createPostgresDatabase(t) };
+    const seen = await drill(t, machine, urls, kind);
+
+    t.match(seen, 'The books are as before.', 'the key works, and money is where it was');
+    t.match(seen, '"message":"API Key is inactive or revoked"', 'a key that was revoked before the backup');
+    t.match(seen, '"message":"Invalid API Key"', 'a key that was made after it');
+    t.match(seen, 'nobody is left who could know a change', '`restores list`');
+    t.match(seen, '\nNo records.\n', '`restores held`');
+    t.equal(seen.match(/ POST +\/v1\/payouts/g)?.length, 2, 'the payouts that the books lack');
+
+    for (const name of readdirSync(file('backup'))) t.equal(statSync(file('backup', name)).mode & 0o077, 0, name);
+    t.equal(statSync(file('backup-of-secrets/secrets.cms')).mode & 0o077, 0);
+    const first = JSON.parse(await shell('pay before-the-backup')) as { data: { id: string } };
+    t.match(readFileSync(file('drill/books'), 'utf8'), first.data.id, 'a payout that is sent again is not made again');
+    t.match(await shell('books | diff drill/books - && echo same'), 'same');
+    t.match(
+      await shell('node dist/cli/main.js audit verify --config "$CONFIG" drill/access.log'),
+      /^Intact: /,
+      'the secret of the access log proves the lines from before',
+    );
+    await changedArchive(t, machine);
+  });
+}
+
+/** An archive that somebody has changed is not unpacked. */
+async function changedArchive(t: Test, { file, shell }: Machine): Promise<void> {
+  const sealed = readFileSync(file('backup-of-secrets/secrets.cms'));
+  const place = sealed.length - 100;
+  sealed[place] = (sealed[place] ?? 0) ^ 1;
+  writeFileSync(file('backup-of-secrets/secrets.cms'), sealed);
+  rmSync(file('var/pepper'));
+  await shell(`${printed('5. Restore', /^The secrets/)} 2>/dev/null`).catch(() => undefined);
+  t.notOk(readdirSync(file('var')).includes('pepper'));
+}
+
+t.test('the registry alone is restored in place as it is printed (SQLite)', { skip: skip.sqlite }, async (t) => {
+  const machine = await emptyMachine(t);
+  const { file, shell, start, stop } = machine;
+  const urls = { registry: `sqlite:${file('var/registry.db')}`, services: `sqlite:${file('var/services.db')}` };
+  await install(machine, urls);
+  start();
+  await addMerchant(machine, urls);
+  await shell(`mkdir drill\nnew_key kept\n${printed('3. Back up', /^SQLite/)}`);
+  const revoke = `node dist/cli/main.js keys revoke "$(node -p 'JSON.parse(fs.readFileSync("drill/kept.json")).keyId')" --config "$CONFIG"`;
+  await shell(revoke);
+  await stop();
+  await shell(printed('The registry alone, in place', /^SQLite/));
+  start('registry');
+  const held = `until node dist/cli/main.js restores held --config "$CONFIG" 2>/dev/null | grep key_; do sleep 1; done`;
+  t.match(await shell(held), /key_.* store /, 'what was revoked since stays so, for Redis knows it');
+});

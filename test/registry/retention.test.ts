@@ -1,0 +1,222 @@
+import type { Test } from 'tap';
+import { DatabaseError } from '../../src/database/database-error.js';
+import { OldEvents } from '../../src/registry/events/old-events.js';
+import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
+import { createMerchant } from '../../src/registry/merchants/repository.js';
+import { beginGeneration, databaseName, hasHad } from '../../src/registry/projection/history.js';
+import { noteRestore } from '../../src/registry/restores/restores.js';
+import { forgetEvents } from '../../src/registry/events/repository.js';
+import t from 'tap';
+import { onEachDatabase } from '../database/each-database.js';
+import { queryPlans } from '../database/query-plans.js';
+import { projectionFixture } from './projection-fixture.js';
+
+const day = 86_400_000;
+
+/** A registry that keeps events for so many days, and may delete some. */
+async function keepingEvents(t: Test, url: string, days = 30) {
+  const fixture = await projectionFixture(t, url);
+  const { database, time, projection } = fixture;
+  const one = projection('one');
+  await one.run();
+  const monotonic = { ahead: 0 };
+  const parts = { database, days, timers: time, clock: time, projection: one };
+  const oldEvents = (more: object = {}): OldEvents =>
+    new OldEvents({ ...parts, monotonic: () => time.now() - monotonic.ahead, ...more });
+  const forget = async (events: OldEvents): Promise<void> => {
+    while (await events.forget());
+  };
+  const insert = async (ages: readonly number[]): Promise<void> => {
+    const common = { actor: 'test', merchant_id: 'm', key_id: null, before: null, after: null, revision: 1 };
+    const rows = ages.map((age) => ({ ...common, action: 'merchant.changed', at: time.now() - age * day }));
+    for (let from = 0; from < rows.length; from += 500)
+      await database
+        .insertInto('events')
+        .values(rows.slice(from, from + 500))
+        .execute();
+  };
+  const ages = async (): Promise<number[]> => {
+    const rows = await database.selectFrom('events').select('at').orderBy('seq').execute();
+    return rows.map(({ at }) => Math.round((time.now() - at) / day));
+  };
+  return { ...fixture, oldEvents, forget, insert, ages, one, clockAhead: monotonic };
+}
+
+onEachDatabase('events go when they are older than they are kept, over many batches', async (t, url) => {
+  const { ages, forget, insert, oldEvents } = await keepingEvents(t, url);
+  await insert([...Array<number>(1200).fill(40), 31, 30, 29, 0]);
+  await forget(oldEvents());
+  t.same(await ages(), [29, 0], 'also one that is exactly so old');
+});
+
+onEachDatabase(
+  'the newest event stays, however old: changes after it are unknown once a backup is restored',
+  async (t, url) => {
+    const { ages, database, forget, insert, oldEvents, store, time } = await keepingEvents(t, url);
+    await insert([320, 300]);
+    const events = oldEvents();
+    await forget(events);
+    t.same(await ages(), [320, 300], 'as long as no later moment is known');
+    time.advance(31 * day);
+    await forget(events);
+    t.same(await ages(), [331]);
+    await noteRestore({ database, store, clock: time }, false);
+    t.match(await database.selectFrom('restores').select('newest_at').execute(), [
+      { newest_at: time.now() - 331 * day },
+    ]);
+  },
+);
+
+onEachDatabase('a clock that is put forward makes no event old', async (t, url) => {
+  const { ages, clockAhead, forget, insert, oldEvents, time } = await keepingEvents(t, url);
+  await insert([10, 5, 0]);
+  const events = oldEvents();
+  await forget(events);
+  time.advance(365 * day);
+  clockAhead.ahead = 365 * day;
+  await forget(events);
+  t.equal((await ages()).length, 3, 'while the process runs');
+  await forget(oldEvents());
+  t.equal((await ages()).length, 3, 'and while it did not');
+  // What is recorded by that clock.
+  await insert([0]);
+  time.advance(21 * day);
+  await forget(events);
+  t.same(await ages(), [391, 386, 21], 'it goes on at the pace of real time');
+});
+
+onEachDatabase('an event that a slow clock has dated is as young as those before it', async (t, url) => {
+  const { ages, forget, insert, oldEvents } = await keepingEvents(t, url);
+  await insert([50, 10, 20_000, 5]);
+  await forget(oldEvents());
+  t.same(await ages(), [10, 20_000, 5]);
+});
+
+onEachDatabase('an event that a fast clock has dated keeps none but itself', async (t, url) => {
+  const { ages, forget, insert, oldEvents } = await keepingEvents(t, url);
+  await insert([50, -3650, 40, 5]);
+  await forget(oldEvents());
+  t.same(await ages(), [-3650, 5]);
+});
+
+onEachDatabase('how a key was reset is known while it may be reset again', async (t, url) => {
+  const { context, database, forget, oldEvents, time } = await keepingEvents(t, url, 1);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  await resetKey(context, 'test', keyId, { graceSeconds: 7 * 86_400 });
+  const events = oldEvents();
+  await forget(events);
+  time.advance(3 * day);
+  await createMerchant(context, 'test', { name: 'y' });
+  await forget(events);
+  const actions = async () =>
+    (await database.selectFrom('events').select('action').orderBy('seq').execute()).map(({ action }) => action);
+  t.same(await actions(), ['key.reset', 'merchant.created']);
+  const { expiresAt } = await resetKey(context, 'test', keyId, { graceSeconds: 60 });
+  t.equal(expiresAt, null, 'the next key has the end of the first, which had none, and not that of the grace');
+
+  await database.updateTable('api_keys').set({ expires_at: 0 }).where('key_id', '=', keyId).execute();
+  const held = { id: keyId, kind: 'key', merchant_id: id, source: 'store', was: '{}', found_at: 0 } as const;
+  await database.insertInto('held_back').values(held).execute();
+  time.advance(2 * day);
+  await forget(events);
+  t.ok((await actions()).includes('key.reset'), 'it is held back, and may be given back a grace');
+  await database.deleteFrom('held_back').execute();
+  await forget(events);
+  t.notOk((await actions()).includes('key.reset'));
+});
+
+onEachDatabase('only the registry that projects deletes events', async (t, url) => {
+  const { ages, forget, insert, oldEvents, one, projection } = await keepingEvents(t, url);
+  await insert([50, 40, 1]);
+  await forget(oldEvents({ projection: projection('another') }));
+  t.equal((await ages()).length, 3);
+  await forget(oldEvents());
+  t.equal((await ages()).length, 1);
+  await one.end();
+});
+
+onEachDatabase('a failure is told once, and deleting goes on after it', async (t, url) => {
+  const { ages, insert, logged, oldEvents, time } = await keepingEvents(t, url);
+  await insert([50, 1]);
+  const log = (details: object, message: string): void => void logged.push({ details, message });
+  let fails = true;
+  const lease = { take: () => (fails ? Promise.reject(new DatabaseError('away')) : Promise.resolve(true)) };
+  const events = oldEvents({ projection: { settledIn: 1, lease }, logger: { error: log, warn: log, info: log } });
+  events.start();
+  const pass = async (): Promise<void> => {
+    time.advance(60_000);
+    for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setTimeout(resolve, 5));
+  };
+  await pass();
+  await pass();
+  const about = () => logged.filter(({ message }) => message.includes('old'));
+  t.equal(about().length, 1);
+  fails = false;
+  await pass();
+  t.same(await ages(), [1]);
+  t.match(about().at(-1), { details: { events: 1, days: 30 } });
+  await events.stop();
+});
+
+t.test('old events are found by their number, and what they are kept for by its key', async (t) => {
+  const file = `${t.testdir()}/registry.db`;
+  const { database, insert, time } = await keepingEvents(t, `sqlite:${file}`);
+  await insert([50, 40, 1]);
+  const range = { after: 0, until: time.now() - 30 * day, now: time.now() };
+  const plans = await queryPlans({ database, file }, (watched) => forgetEvents(watched, range));
+  t.equal(plans.length, 2);
+  for (const plan of plans) {
+    t.match(plan, /SEARCH events USING INTEGER PRIMARY KEY/);
+    t.notMatch(plan, /SCAN|TEMP B-TREE/, plan);
+  }
+});
+
+onEachDatabase('the names of the last thousand histories are kept, and that of the first', async (t, url) => {
+  const { database } = await projectionFixture(t, url);
+  const first = await databaseName(database);
+  const name = (index: number): string => `h${`${index}`.padStart(6, '0')}`;
+  const former = Array.from({ length: 1008 }, (_, index) => ({ generation: name(index) }));
+  await database.insertInto('former_generations').values(former).execute();
+  for (const index of [1008, 1009, 1010]) {
+    const begun = { generation: name(index), revision: 0 };
+    await database.transaction().execute((transaction) => beginGeneration(transaction, begun));
+  }
+  const { count } = await database
+    .selectFrom('former_generations')
+    .select((it) => it.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow();
+  t.equal(count, 1001);
+  t.equal(await databaseName(database), first);
+  t.same(await Promise.all([10, 9, 1009, 1010].map((index) => hasHad(database, name(index)))), [
+    true,
+    false,
+    true,
+    true,
+  ]);
+});
+
+onEachDatabase('the last hundred restores are kept', async (t, url) => {
+  const { database, store, time } = await projectionFixture(t, url);
+  for (let count = 0; count < 103; count += 1) {
+    time.advance(1);
+    await noteRestore({ database, store, clock: time }, false);
+  }
+  const rows = await database.selectFrom('restores').select('found_at').orderBy('seq').execute();
+  t.equal(rows.length, 100);
+  t.equal(rows.at(-1)?.found_at, time.now());
+});
+
+onEachDatabase('a revocation is in force though its event is gone', async (t, url) => {
+  const { context, database, forget, oldEvents, time } = await keepingEvents(t, url, 1);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  await revokeKey(context, 'test', keyId);
+  const events = oldEvents();
+  await forget(events);
+  time.advance(3 * day);
+  await createMerchant(context, 'test', { name: 'y' });
+  await forget(events);
+  t.equal((await database.selectFrom('events').selectAll().execute()).length, 1);
+  t.match(await database.selectFrom('api_keys').selectAll().execute(), [{ key_id: keyId, status: 'REVOKED' }]);
+});
