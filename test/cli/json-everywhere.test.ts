@@ -41,7 +41,7 @@ t.test('what had words alone has JSON too', async (t) => {
   );
   writeFileSync(file, `${text.join('\n')}\n`);
   for (const part of ['registry', 'services']) {
-    const { status, out } = await cli('database', 'migrate', part, '--config', file, '--json');
+    const { status, out } = await cli('database', 'migrate', part, '--create', '--config', file, '--json');
     t.equal(status, 0);
     t.same(JSON.parse(out), { part, upToDate: true });
   }
