@@ -1,18 +1,11 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { writeFile } from 'node:fs/promises';
-import net from 'node:net';
-import type { AddressInfo } from 'node:net';
-import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { Agent, request } from 'undici';
 import { openServicesDatabase, type ServicesDatabase } from '../../src/services/services-database.js';
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
 import { liveKey, startTestGateway } from '../http/harness.js';
 import { addWallet, bankPayout, patient } from '../services/services-fixture.js';
-import { productCommand } from '../product-command.js';
+import { startKillableServices } from './killable-services.js';
 
 /** How many payouts there are in each race; `npm run soak:payouts` makes it 10,000. */
 const count = Number(process.env.PAYOUTS ?? 240);
@@ -21,63 +14,6 @@ const merchant = { merchantId: 'm_1', environment: 'live' } as const;
 const retryMilliseconds = 50;
 const longestMilliseconds = 1_500_000;
 t.setTimeout(longestMilliseconds);
-
-/** The services as a process that can be killed, behind a port that stays. */
-async function startServices(t: Test, databaseUrl: string) {
-  const directory = t.testdir();
-  const config = path.join(directory, 'config.yaml');
-  await writeFile(
-    config,
-    `services:
-  listen: { port: 0 }
-  database: { url: "${databaseUrl}", connectTimeoutSeconds: 60, statementTimeoutSeconds: 600 }
-  bank: { delaySeconds: 1 }
-`,
-  );
-  const running: { child: ChildProcess | null; port: number } = { child: null, port: 0 };
-  t.teardown(() => running.child?.kill('SIGKILL'));
-  const door = net.createServer((socket) => {
-    const through = net.connect(running.port, '127.0.0.1');
-    for (const [one, other] of [
-      [socket, through],
-      [through, socket],
-    ] as const) {
-      one.pipe(other);
-      one.on('error', () => other.destroy());
-      one.on('close', () => other.destroy());
-    }
-  });
-  door.listen(0, '127.0.0.1');
-  await once(door, 'listening');
-  t.teardown(() => door.close());
-
-  async function start(): Promise<void> {
-    const child = spawn(...productCommand(['services', '--create', '--config', config]), {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
-    running.child = child;
-    running.port = await new Promise<number>((resolve, reject) => {
-      let log = '';
-      child.stderr.on('data', (chunk: Buffer) => {
-        log = (log + chunk.toString()).slice(-10_000);
-        const port = /"url":"http:\/\/127\.0\.0\.1:(\d+)"/.exec(log)?.[1];
-        if (port !== undefined) resolve(Number(port));
-      });
-      child.once('exit', () => {
-        reject(new Error(`the services ended: ${log}`));
-      });
-    });
-  }
-  async function kill(): Promise<void> {
-    const { child } = running;
-    if (child === null) return;
-    const exited = once(child, 'exit');
-    child.kill('SIGKILL');
-    await exited;
-  }
-  await start();
-  return { url: `http://127.0.0.1:${(door.address() as AddressInfo).port}`, start, kill };
-}
 
 /** What the books say of a wallet, once no payout is under way. */
 async function booksOf(database: ServicesDatabase, walletId: string) {
@@ -115,7 +51,7 @@ async function booksOf(database: ServicesDatabase, walletId: string) {
 
 t.test('payouts race for the money of one wallet, through the gateway, on PostgreSQL', postgresAlone, async (t) => {
   const databaseUrl = await createPostgresDatabase(t);
-  const services = await startServices(t, databaseUrl);
+  const services = await startKillableServices(t, databaseUrl);
   const database = await openServicesDatabase({ url: databaseUrl, pool: patient });
   t.teardown(() => database.destroy());
   const upstream = { url: services.url, timeoutSeconds: 600, maxInFlight: 1024 };

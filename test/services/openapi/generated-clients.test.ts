@@ -1,7 +1,10 @@
 import { execFile } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
+import { createClient } from '@hey-api/openapi-ts';
+import openapiTypescript, { astToString } from 'openapi-typescript';
 import t, { type Test } from 'tap';
 import ts from 'typescript';
 import { systemTimers } from '../../../src/cli/system-clock.js';
@@ -17,8 +20,8 @@ const description = path.resolve('docs/openapi.yaml');
 /** A generator, and a merchant's program on the client that it makes. */
 interface Generator {
   readonly name: string;
-  /** The arguments of its command, which writes below a folder. */
-  readonly command: (folder: string) => readonly [tool: string, ...args: string[]];
+  /** Writes the client into a folder. */
+  readonly generate: (folder: string) => Promise<unknown>;
   readonly program: string;
 }
 
@@ -39,7 +42,10 @@ const headers = { 'Idempotency-Key': REFERENCE };
 const generators: readonly Generator[] = [
   {
     name: 'openapi-typescript',
-    command: (folder) => ['openapi-typescript', description, '--output', path.join(folder, 'schema.ts')],
+    generate: async (folder) => {
+      const types = astToString(await openapiTypescript(pathToFileURL(description)));
+      await writeFile(path.join(folder, 'schema.ts'), types);
+    },
     program: `
 import createClient from 'openapi-fetch';
 import type { paths } from './schema.js';
@@ -65,10 +71,15 @@ console.log(
   },
   {
     name: '@hey-api/openapi-ts',
-    command: (folder) => [
-      ...(['openapi-ts', '--input', description, '--output', folder] as const),
-      ...['--client', '@hey-api/client-fetch', '--no-log-file'],
-    ],
+    generate: (folder) =>
+      createClient({
+        ...{
+          input: description,
+          output: folder,
+          plugins: ['@hey-api/client-fetch', '@hey-api/typescript', '@hey-api/sdk'],
+        },
+        logs: { level: 'silent', file: false },
+      }),
     program: `
 import { client } from './client.gen.js';
 import { getDevPayouts, postDevPayouts, postPayouts } from './sdk.gen.js';
@@ -112,14 +123,6 @@ function compile(file: string): string[] {
   });
 }
 
-async function generate({ command, program }: Generator, folder: string): Promise<string> {
-  const [tool, ...args] = command(folder);
-  await run(path.join('node_modules', '.bin', tool), args);
-  const file = path.join(folder, 'pay.ts');
-  await writeFile(file, program);
-  return file;
-}
-
 /** Services with a merchant that has money, behind a gateway. */
 async function startApi(t: Test) {
   const services = await startServices({
@@ -139,7 +142,11 @@ for (const generator of generators) {
   t.test(`the client that ${generator.name} makes of the description compiles and pays`, async (t) => {
     const { walletId, database, url, ca } = await startApi(t);
     const folder = t.testdir({ 'ca.pem': ca, 'package.json': '{"type":"module"}' });
-    const file = await generate(generator, path.join(folder, 'client'));
+    const client = path.join(folder, 'client');
+    await mkdir(client);
+    await generator.generate(client);
+    const file = path.join(client, 'pay.ts');
+    await writeFile(file, generator.program);
     t.same(compile(file), [], 'it compiles strictly');
     const { stdout } = await run(process.execPath, [file.replace(/\.ts$/, '.js')], {
       env: {

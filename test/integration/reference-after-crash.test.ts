@@ -1,0 +1,75 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { openServicesDatabase } from '../../src/services/services-database.js';
+import { onEachDatabase } from '../database/each-database.js';
+import { addWallet, balanceOf, bankPayout, identityOf, ledgerSum, patient } from '../services/services-fixture.js';
+import { startKillableServices } from './killable-services.js';
+
+const merchant = { merchantId: 'm_1', environment: 'live' } as const;
+const count = 60;
+const amount = 10;
+
+interface Told {
+  readonly status: number;
+  readonly payoutId: string;
+}
+
+onEachDatabase(
+  'a merchant without Idempotency-Keys pays once for each reference, though the services are killed meanwhile',
+  async (t, url) => {
+    const seeded = await openServicesDatabase({ url, pool: patient });
+    const walletId = await addWallet(seeded, merchant, { balance: count * amount });
+    await seeded.destroy();
+    const services = await startKillableServices(t, url);
+    let answered = 0;
+    let unanswered = 0;
+
+    /** As a merchant does who lost the response: again with the same reference, until there is an answer that is one. */
+    async function pay(reference: string): Promise<Told> {
+      for (;;) {
+        const body = JSON.stringify(bankPayout(walletId, { amount, reference }));
+        const headers = { ...identityOf(merchant), 'content-type': 'application/json' };
+        const response = await fetch(`${services.url}/dev/payouts`, { method: 'POST', headers, body }).catch(
+          () => null,
+        );
+        const envelope = (await response?.json().catch(() => null)) as
+          { readonly data: { readonly id?: string; readonly payoutId?: string } | null } | null | undefined;
+        const payoutId = envelope?.data?.id ?? envelope?.data?.payoutId;
+        if (response?.status !== undefined && response.status < 500 && payoutId !== undefined) {
+          answered += 1;
+          return { status: response.status, payoutId };
+        }
+        if (response !== null && response.status < 500) throw new Error(JSON.stringify(envelope));
+        unanswered += 1;
+        await wait(20);
+      }
+    }
+
+    // Each is asked for twice at once, too: one of the two is made, and the other is told which.
+    const references = Array.from({ length: count }, (_, index) => `invoice-${index}`);
+    const paying = references.map(async (reference) => Promise.all([pay(reference), pay(reference)]));
+    for (const share of [4, 2]) {
+      while (answered < (2 * count) / share) await wait(1);
+      await services.kill();
+      await services.start();
+    }
+    const told = await Promise.all(paying);
+    t.comment(`${unanswered} requests without an answer`);
+    t.ok(unanswered > 0, 'some were cut off');
+    for (const [one, other] of told) t.equal(one.payoutId, other.payoutId, 'both are told of the same payout');
+    t.ok(
+      told.every(([one, other]) => one.status === 409 || other.status === 409),
+      'at most one of the two has made it',
+    );
+    await services.kill();
+
+    const database = await openServicesDatabase({ url, pool: patient });
+    t.teardown(() => database.destroy());
+    const rows = await database.selectFrom('payouts').select(['id', 'merchant_reference']).execute();
+    t.equal(rows.length, count, 'no payout is lost, and none was made twice');
+    for (const { id, merchant_reference: reference } of rows) {
+      t.equal(told[references.indexOf(reference ?? '')]?.[0].payoutId, id, reference ?? 'without a reference');
+    }
+    t.equal(await balanceOf(database, walletId), 0);
+    t.equal(await ledgerSum(database, walletId), 0);
+  },
+);
