@@ -22,11 +22,11 @@ function portsOf(policy: Policy | undefined): (number | string)[] {
   return (policy?.spec.egress ?? []).flatMap(({ ports }) => ports.map(({ port }) => port));
 }
 
-/** The part of a configuration that its own pod connects by; the services alone fetch keys, and call no upstream. */
+/** The part of a configuration that its own pod connects by: the services alone fetch keys, and the gateways alone call upstreams. */
 function calledBy(name: string, text: string, hasFetcher: boolean): string {
   const config = parse(text) as Record<string, unknown>;
-  if (name.endsWith('-services')) delete config.upstreams;
-  else delete config.identity;
+  if (/-(?:registry|services)$/.test(name)) delete config.upstreams;
+  if (!name.endsWith('-services')) delete config.identity;
   if (hasFetcher && !name.endsWith('-tor-exits')) delete config.torExits;
   return stringify(config);
 }
