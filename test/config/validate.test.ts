@@ -101,6 +101,7 @@ t.test('each option of the contract is there, with its default', (t) => {
     'registry.listen.port = 9443',
     'registry.database.url = "sqlite:var/registry.db"',
     'registry.tokenFile = null',
+    'registry.retention.eventsDays = null',
     'services.listen.host = "127.0.0.1"',
     'services.listen.port = 7080',
     'services.database.url = "sqlite:var/services.db"',

@@ -1,4 +1,5 @@
-import type { Test } from 'tap';
+import { randomBytes } from 'node:crypto';
+import t, { type Test } from 'tap';
 import { DatabaseError } from '../../src/database/database-error.js';
 import { OldEvents } from '../../src/registry/events/old-events.js';
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
@@ -6,7 +7,11 @@ import { createMerchant } from '../../src/registry/merchants/repository.js';
 import { beginGeneration, databaseName, hasHad } from '../../src/registry/projection/history.js';
 import { noteRestore } from '../../src/registry/restores/restores.js';
 import { forgetEvents } from '../../src/registry/events/repository.js';
-import t from 'tap';
+import { openRegistryDatabase } from '../../src/registry/registry-database.js';
+import { startRegistry } from '../../src/registry/start-registry.js';
+import { systemClock, systemTimers } from '../../src/cli/system-clock.js';
+import { MemoryRecordsStore } from './memory-records-store.js';
+import { until } from './manual-time.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { queryPlans } from '../database/query-plans.js';
 import { projectionFixture } from './projection-fixture.js';
@@ -219,4 +224,30 @@ onEachDatabase('a revocation is in force though its event is gone', async (t, ur
   await forget(events);
   t.equal((await database.selectFrom('events').selectAll().execute()).length, 1);
   t.match(await database.selectFrom('api_keys').selectAll().execute(), [{ key_id: keyId, status: 'REVOKED' }]);
+});
+
+onEachDatabase('a registry deletes old events where that is configured, and none otherwise', async (t, url) => {
+  // First: this empties the folder that the database is in.
+  const tokenFile = `${t.testdir({ token: 'a-token-of-administrators-0123456789' })}/token`;
+  const database = await openRegistryDatabase({ url, generation: 'r_1' });
+  t.teardown(() => database.destroy());
+  const event = { actor: 'test', action: 'merchant.changed', merchant_id: 'm', revision: 1 };
+  const aged = (days: number) => ({ ...event, at: Date.now() - days * day });
+  await database
+    .insertInto('events')
+    .values([aged(5), aged(3), aged(0)])
+    .execute();
+  const count = async (): Promise<number> => (await database.selectFrom('events').select('seq').execute()).length;
+  const start = (eventsDays: number | null) =>
+    startRegistry({
+      ...{ host: '127.0.0.1', port: 0, databaseUrl: url, tokenFile, eventsDays, store: new MemoryRecordsStore() },
+      ...{ clock: systemClock, timers: systemTimers, random: randomBytes, pepper: null, maxStaleSeconds: 30 },
+    });
+  const forEver = await start(null);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  await forEver.close();
+  t.equal(await count(), 3);
+  const pruning = await start(4);
+  t.teardown(() => pruning.close());
+  await until(async () => (await count()) === 2);
 });
