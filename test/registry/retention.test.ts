@@ -242,6 +242,7 @@ onEachDatabase('a registry deletes old events where that is configured, and none
     startRegistry({
       ...{ host: '127.0.0.1', port: 0, databaseUrl: url, tokenFile, eventsDays, store: new MemoryRecordsStore() },
       ...{ clock: systemClock, timers: systemTimers, random: randomBytes, pepper: null, maxStaleSeconds: 30 },
+      resources: new Set(['payouts']),
     });
   const forEver = await start(null);
   await new Promise((resolve) => setTimeout(resolve, 300));
