@@ -2,6 +2,7 @@ import { readRecordsFile } from '../adapters/memory/records-file.js';
 import { MemoryRecords } from '../adapters/memory/memory-records.js';
 import { GeoIpDatabases } from '../adapters/geoip/geoip-databases.js';
 import { TorExitList } from '../adapters/tor/tor-exit-list.js';
+import { fileProblemOf } from '../config/operator-file.js';
 import { OperatorError } from '../config/operator-error.js';
 import type { Config } from '../config/schema.js';
 import { readSecretFile } from '../config/secret-file.js';
@@ -136,10 +137,11 @@ function openAccessLog({ accessLog, environment }: Config, secret: LogSecret, lo
     });
     return opened;
   } catch (error) {
-    const reason = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
-    throw new OperatorError(`The access log ${destination} cannot be opened for appending: ${reason}.`, {
-      cause: error,
-    });
+    const advice = 'name a file that this user may write';
+    throw new OperatorError(
+      `The access log ${destination} cannot be opened for appending: ${fileProblemOf(error)}; ${advice}.`,
+      { cause: error },
+    );
   }
 }
 

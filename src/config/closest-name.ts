@@ -1,6 +1,9 @@
 /** The name that a misspelt one was probably meant to be, or undefined. */
 export function closestName(name: string, candidates: readonly string[]): string | undefined {
   const limit = Math.max(1, Math.floor(name.length / 4));
+  // A secret is given as the name of its file: `password` is `passwordFile`.
+  const longer = candidates.find((candidate) => plain(candidate) === `${plain(name)}file`);
+  if (longer !== undefined) return longer;
   let best: string | undefined;
   let bestDistance = limit + 1;
   for (const candidate of candidates) {

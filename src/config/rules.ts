@@ -166,7 +166,7 @@ function routesAreDistinct({ routes }: Config): RuleProblem[] {
       first.set(path, index);
       return [];
     }
-    const message = `is that of routes[${other}] already`;
+    const message = `is that of routes[${other}] already; expected another path`;
     return [{ path: `routes[${index}].path`, message, others: [`routes[${other}].path`] }];
   });
 }

@@ -51,7 +51,7 @@ export const configSchema = section(
     throttle,
     rateLimit,
   },
-  { description: 'Configuration of merchant-gateway.' },
+  { description: 'Configuration of merchant-gateway.', expects: 'options, each as name: value' },
 );
 
 type DeepReadonly<T> = T extends object ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> } : T;

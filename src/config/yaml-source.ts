@@ -28,11 +28,11 @@ const nothing: YamlSource = { value: null, lines: new Map(), problems: [], unrea
 const nestedTooDeep = 'the nesting is too deep';
 
 const faults: Partial<Record<YAMLError['code'], string>> = {
-  BAD_INDENT: 'the indentation does not fit the lines above',
+  BAD_INDENT: 'the indentation does not fit the lines above, or a bracket in them is not closed',
   MISSING_CHAR: 'a quote, bracket, colon or comma is missing',
   RESOURCE_EXHAUSTION: nestedTooDeep,
   TAB_AS_INDENT: 'a tab stands in the indentation; use spaces',
-  TAG_RESOLVE_FAILED: 'tags (!name) are not known here',
+  TAG_RESOLVE_FAILED: 'tags (!name) are not known here; leave them out',
 };
 
 /** Reads a YAML text and puts variables into its values. Never throws for what the text says. */
@@ -56,7 +56,7 @@ export function readYaml(text: string, env: Readonly<Record<string, string | und
   // One fault makes others that say nothing new.
   const [fault] = [...document.errors, ...document.warnings];
   if (fault !== undefined) return refused(messageOf(fault, text), lineAt(fault.pos[0]));
-  if (second !== undefined) return refused('a second document (---) begins here', lineAt(second.range[0]));
+  if (second !== undefined) return refused('a second document (---) begins here; leave one', lineAt(second.range[0]));
   return new Reading(document, env, lineAt).read();
 }
 
@@ -68,7 +68,9 @@ function messageOf({ code, pos }: YAMLError, text: string): string {
   const hint = text.slice(Math.max(0, pos[0] - 1), pos[0] + 1).includes('${')
     ? '; between { } and [ ] a value with ${…} needs quotes'
     : '';
-  return notYaml(`${faults[code] ?? 'something stands here that cannot stand here'}${hint}`);
+  return notYaml(
+    `${faults[code] ?? 'something stands here that cannot stand here; look at the commas, colons and quotes'}${hint}`,
+  );
 }
 
 function notYaml(reason: string): string {
@@ -107,7 +109,8 @@ class Reading {
       // Also ends an alias that stands within what it stands for.
       if (this.#aliases === maxAliases) this.#report([], `more than ${maxAliases - 1} aliases (*name) in one file`);
       const target = this.#aliases < maxAliases ? node.resolve(this.document) : null;
-      if (target === undefined) this.#report(path, 'an alias (*name) without an anchor (&name) above it');
+      if (target === undefined)
+        this.#report(path, 'an alias (*name) without an anchor (&name) above it; write the value');
       return this.#valueOf(target, path);
     }
     return null;
@@ -119,7 +122,7 @@ class Reading {
       const name = isScalar(key) ? String(key.value) : '';
       const at = [...path, name];
       if (entries.has(name)) {
-        this.#problems.push({ path: pathText(at), ...this.#lineOf(key), message: 'is given twice' });
+        this.#problems.push({ path: pathText(at), ...this.#lineOf(key), message: 'is given twice; leave one' });
         continue;
       }
       this.#noteLine(key, at);

@@ -140,7 +140,7 @@ environment: live
     'line 10: routes[0].path: expected a path like /payouts: segments of letters, digits and . _ ~ -, without a slash at its end',
     'line 13: routes[1].upstream: is not the name of an upstream; expected transactions, payouts, customers',
     'line 14: basePath: the environment variable BASE is not set, and there is no default (${BASE:-default})',
-    'line 15: environment: is given twice',
+    'line 15: environment: is given twice; leave one',
   ]);
   t.end();
 });

@@ -33,7 +33,7 @@ t.test('what contradicts another option is refused', (t) => {
     ],
     [
       'routes: [{ path: /a, upstream: payouts, resource: a }, { path: /a, upstream: payouts, resource: b }]',
-      ['routes[1].path: is that of routes[0] already'],
+      ['routes[1].path: is that of routes[0] already; expected another path'],
     ],
     ...[
       ['/dev/payouts', '/dev/Payouts'],

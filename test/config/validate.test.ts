@@ -192,8 +192,8 @@ t.test('whatever is given, what comes out is of the form of the schema', (t) => 
 
 t.test('a value of another form is refused with what is expected', (t) => {
   const cases: readonly [string, string][] = [
-    ['[]', 'expected a group of options'],
-    ['text', 'expected a group of options'],
+    ['[]', 'expected options, each as name: value'],
+    ['text', 'expected options, each as name: value'],
     ['environment: LIVE', 'environment: expected live or test'],
     ['environment: null', 'environment: expected live or test'],
     ['basePath: v1', 'basePath: expected a path like /v1'],

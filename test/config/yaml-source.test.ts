@@ -184,9 +184,9 @@ t.test('what is not one well-formed document of names is one problem, with its l
 t.test('a name that is given twice is a problem at its second line', (t) => {
   const { problems } = readYaml('a: 1\nb: { c: 1, "c": 2 }\na: 2\n__proto__: 1\n__proto__: 2', {});
   t.strictSame(problems, [
-    { path: 'b.c', line: 2, message: 'is given twice' },
-    { path: 'a', line: 3, message: 'is given twice' },
-    { path: '__proto__', line: 5, message: 'is given twice' },
+    { path: 'b.c', line: 2, message: 'is given twice; leave one' },
+    { path: 'a', line: 3, message: 'is given twice; leave one' },
+    { path: '__proto__', line: 5, message: 'is given twice; leave one' },
   ]);
   t.end();
 });

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { access, constants, stat } from 'node:fs/promises';
 import net from 'node:net';
 import path from 'node:path';
@@ -149,25 +150,26 @@ function exitSource(source: string, index: number): Check {
     ? reach(option, source)
     : works(option, async () => {
         await readListFile(source).catch((error: unknown) => {
-          throw new OperatorError(`The Tor exit list ${source} ${(error as Error).message}`, { cause: error });
+          throw new OperatorError(`The Tor exit list ${(error as Error).message}`, { cause: error });
         });
       });
 }
 
-/** A file that is there can be written, or its directory can. */
+/** A file that is there can be written, or the nearest directory above it that is there: the others are made. */
 function canWrite(option: string, file: string, severity: Finding['severity']): Check {
   return async () => {
     try {
-      const exists = await stat(file).then(
-        (found) => (found.isDirectory() ? null : true),
-        () => false,
-      );
-      if (exists === null)
-        return [{ severity, option, message: `${file} is a directory: write the path of a file in it` }];
-      await access(exists ? file : path.dirname(file), constants.W_OK);
+      let nearest = file;
+      while (nearest !== path.dirname(nearest) && !existsSync(nearest)) nearest = path.dirname(nearest);
+      const isDirectory = (await stat(nearest)).isDirectory();
+      if (isDirectory === (nearest === file)) {
+        const why = isDirectory ? 'is a directory' : `cannot be made, because ${nearest} is a file`;
+        return [{ severity, option, message: `${file} ${why}: name a file that this user may write` }];
+      }
+      await access(nearest, constants.W_OK);
       return [];
     } catch (error) {
-      const message = `${file} cannot be written: ${fileProblemOf(error)}; make its directory, or let this user write there`;
+      const message = `${file} cannot be written: ${fileProblemOf(error)}; name a file that this user may write`;
       return [{ severity, option, message }];
     }
   };

@@ -1,0 +1,218 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { generateKeyPairSync } from 'node:crypto';
+import { once } from 'node:events';
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import t from 'tap';
+import type { Test } from 'tap';
+import { parse } from 'yaml';
+import { run } from '../../../src/cli/run.js';
+import { openServicesDatabase } from '../../../src/services/services-database.js';
+import { freePort, startRedis, withoutRedis } from '../../adapters/redis-server.js';
+import { createPostgresDatabase, postgresAlone } from '../../database/each-database.js';
+import { makeCertificate } from '../../http/certificates.js';
+import { liveKey, recordsOf } from '../../http/harness.js';
+import { productCommand } from '../../product-command.js';
+import { registryFixture, token } from '../../registry/registry-fixture.js';
+import { wrongCommandLines } from './command-lines.js';
+import type { WrongStart } from './starts.js';
+import { wrongFiles } from './wrong-files.js';
+import { wrongServers } from './wrong-servers.js';
+import type { Servers } from './wrong-servers.js';
+
+/** On a machine that is busy, as those that build often are, a process takes longer before it does anything. */
+const longestMilliseconds = Math.max(5_000, 8 * timeOfVersion());
+const day = 86_400_000;
+const directory = t.testdir({
+  'empty.yaml': '',
+  'records.json': JSON.stringify(recordsOf(liveKey)),
+  token: `${token}\n`,
+  'other-token': 'another-token-of-administrators-0123456789',
+  password: 'right',
+  open: 'a-secret-that-everybody-can-read-0123456789',
+  short: 'a-short-secret-17',
+  empty: '',
+  marked: '\uFEFFa-pepper-with-a-byte-order-mark',
+  lines: 'a-pepper-with-blank-lines\n\n',
+});
+const at = (name: string): string => path.join(directory, name);
+
+function timeOfVersion(): number {
+  const begun = performance.now();
+  spawnSync(...productCommand(['--version']));
+  return performance.now() - begun;
+}
+
+/** Runs a command in this process. */
+async function said(...args: readonly string[]): Promise<{ status: number; err: string; milliseconds: number }> {
+  let err = '';
+  const begun = performance.now();
+  const status = await run(args, { out: () => undefined, err: (text) => (err += text), isTerminal: false });
+  return { status, err, milliseconds: performance.now() - begun };
+}
+
+function checkEnd(t: Test, { status, err, milliseconds }: Awaited<ReturnType<typeof said>>, expected: number): void {
+  t.equal(status, expected, err);
+  t.ok(milliseconds < longestMilliseconds, `within ${Math.round(milliseconds)} ms`);
+  t.notMatch(err, /^ +at /m, 'no stack');
+}
+
+interface Misconfiguration {
+  readonly what: string;
+  readonly yaml: string;
+  readonly said: string;
+}
+
+const misconfigurations = parse(
+  readFileSync('test/cli/operator-mistakes/configurations.yaml', 'utf8'),
+) as Misconfiguration[];
+
+t.test('a mistake in a configuration is told with its line, its option and what is expected', async (t) => {
+  const file = at('gateway.yaml');
+  for (const { what, yaml, said: expected } of misconfigurations) {
+    writeFileSync(file, `${yaml}\n`);
+    const ended = await said('config', 'check', '--config', file);
+    checkEnd(t, ended, 2);
+    t.equal(ended.err, `${file} is not valid (1 problem):\n  ${expected}\n`, what);
+  }
+});
+
+t.test('a mistake on the command line is told with its option and the next step', async (t) => {
+  chmodSync(at('open'), 0o644);
+  writeFileSync(at('binary'), Buffer.from([0xff, 0xfe, 0x00]));
+  const fixture = await registryFixture(t, 'sqlite::memory:');
+  const url = await fixture.app.listen({ host: '127.0.0.1', port: 0 });
+  const closed = `http://127.0.0.1:${await freePort()}`;
+  const places = { $registry: url, $secure: url.replace('http:', 'https:'), $closed: closed, $: directory };
+  for (const [what, line, status, expected] of wrongCommandLines) {
+    const args = line
+      .split(' ')
+      .map((arg) => arg.replace(/\$(?:registry|secure|closed)?/, (name) => places[name as '$']));
+    const ended = await said(...args);
+    checkEnd(t, ended, status);
+    t.match(ended.err, expected, what);
+  }
+});
+
+/** Starts a part with a mistake, as a process, and returns when it has ended or said what was expected. */
+async function start({ what, part, options, said: expected, goesOn, args = [] }: WrongStart, number: number) {
+  const base = {
+    listen: { https: { host: '127.0.0.1', port: 0, certFile: 'cert', keyFile: 'key' }, http: null, management: null },
+    torExits: { enabled: false },
+    keyStore: { kind: 'memory', memory: { recordsFile: 'records.json' }, redis: { url: 'redis://127.0.0.1:1' } },
+    accessLog: { destination: `access-${number}.log` },
+    registry: { listen: { port: 0 }, database: { url: `sqlite:registry-${number}.db` }, tokenFile: 'token' },
+    services: { listen: { port: 0 }, database: { url: `sqlite:services-${number}.db` } },
+    upstreams: { a: { url: 'http://127.0.0.1:1' } },
+    routes: [{ path: '/transactions', upstream: 'a', resource: 'transactions' }],
+  };
+  const file = at(`start-${number}.yaml`);
+  writeFileSync(file, JSON.stringify(merged(base, options)));
+  // Where the database is not the mistake, it is a new one.
+  const create = part !== 'gateway' && !JSON.stringify(options).includes('database') ? ['--create'] : [];
+  const begun = performance.now();
+  const child = spawn(...productCommand([part, '--config', file, ...create, ...args]), {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let told = '';
+  const isSaid = new Promise<void>((resolve) => {
+    child.stderr.on('data', (chunk: Buffer) => {
+      told += chunk.toString();
+      if (goesOn === true && expected.every((one) => one.test(told))) resolve();
+    });
+  });
+  const ended = once(child, 'close') as Promise<[number | null]>;
+  const giveUp = setTimeout(() => child.kill('SIGKILL'), 3 * longestMilliseconds);
+  const outcome = await Promise.race([ended, isSaid.then(() => 'said' as const)]);
+  const milliseconds = performance.now() - begun;
+  clearTimeout(giveUp);
+  child.kill('SIGKILL');
+  await ended;
+  return { what, told, milliseconds, status: outcome === 'said' ? 'goes on' : outcome[0], goesOn, expected };
+}
+
+function merged(lower: unknown, upper: unknown): unknown {
+  const isGroup = (value: unknown): value is Record<string, unknown> =>
+    typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (!isGroup(lower) || !isGroup(upper)) return upper;
+  const names = new Set([...Object.keys(lower), ...Object.keys(upper)]);
+  return Object.fromEntries(
+    [...names].map((name) => [name, name in upper ? merged(lower[name], upper[name]) : lower[name]]),
+  );
+}
+
+/** Two at a time: each is a process that takes half a second to start. */
+async function startAll(t: Test, rows: readonly WrongStart[], first: number): Promise<void> {
+  const left = rows.map((row, index) => [row, first + index] as const);
+  const work = async (): Promise<void> => {
+    for (let next = left.shift(); next !== undefined; next = left.shift()) {
+      const ended = await start(...next);
+      t.ok(ended.milliseconds < longestMilliseconds, `${ended.what}: within ${Math.round(ended.milliseconds)} ms`);
+      if (ended.goesOn === true) t.equal(ended.status, 'goes on', `${ended.what}: ${ended.told}`);
+      else t.ok(ended.status === 1 || ended.status === 2, `${ended.what}: ${ended.told}`);
+      for (const one of ended.expected) t.match(ended.told, one, ended.what);
+      t.notMatch(ended.told, /^ +at /m, `${ended.what}: no stack`);
+    }
+  };
+  await Promise.all([work(), work()]);
+}
+
+t.test('a file that a gateway cannot use is named when it starts', { timeout: 240_000 }, async (t) => {
+  const write = (name: string, { cert, key }: { cert: string; key: string }): void => {
+    writeFileSync(at(`${name}cert`), cert);
+    writeFileSync(at(`${name}key`), key);
+  };
+  const now = Date.now();
+  write('', await makeCertificate());
+  write('other-', await makeCertificate());
+  write('expired-', await makeCertificate({ notBefore: now - 90 * day, notAfter: now - day }));
+  write('early-', await makeCertificate({ notBefore: now + day }));
+  write('soon-', await makeCertificate({ notBefore: now - 80 * day, notAfter: now + 10 * day }));
+  writeFileSync(at('open-key'), readFileSync(at('key')));
+  chmodSync(at('open-key'), 0o644);
+  chmodSync(at('open'), 0o644);
+  const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey;
+  writeFileSync(at('rsa-key'), rsa.export({ type: 'pkcs8', format: 'pem' }));
+  await startAll(t, wrongFiles, 0);
+});
+
+const skip = withoutRedis || postgresAlone.skip;
+t.test('a server that a part cannot use is named when it starts', { skip, timeout: 240_000 }, async (t) => {
+  await startAll(t, wrongServers(await startServers(t)), 1_000);
+});
+
+t.test('there are 150 mistakes', (t) => {
+  const servers = new Proxy({} as Servers, { get: () => 'redis://127.0.0.1:1/d' });
+  const all = [misconfigurations, wrongCommandLines, wrongFiles, wrongServers(servers)];
+  t.ok(all.flat().length >= 150, `${all.flat().length}`);
+  t.end();
+});
+
+async function startServers(t: Test): Promise<Servers> {
+  const plain = await startRedis(t);
+  const monitor = `sentinel monitor mymaster 127.0.0.1 ${plain.port} 1`;
+  const [locked, secure, node, replica, evicting, sentinel, lockedSentinel] = await Promise.all([
+    startRedis(t, ['requirepass wrong-for-all', 'user few on >right ~* &* +@all -eval']),
+    startRedis(t, [], [], await makeCertificate()),
+    startRedis(t, ['cluster-enabled yes']),
+    startRedis(t, [`replicaof 127.0.0.1 ${plain.port}`]),
+    startRedis(t, ['maxmemory 100mb', 'maxmemory-policy allkeys-lru']),
+    startRedis(t, [monitor], ['--sentinel']),
+    startRedis(t, [monitor, 'requirepass of-sentinels'], ['--sentinel']),
+  ]);
+  const taken = net.createServer();
+  await once(taken.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => taken.close());
+  const [emptyPostgres, postgresOfServices] = [await createPostgresDatabase(t), await createPostgresDatabase(t)];
+  await (await openServicesDatabase({ url: postgresOfServices })).destroy();
+  return {
+    ...{ plain: plain.url, locked: locked.url, node: node.url, replica: replica.url, evicting: evicting.url },
+    secure: `rediss://localhost:${secure.port}`,
+    sentinel: `127.0.0.1:${sentinel.port}`,
+    lockedSentinel: `127.0.0.1:${lockedSentinel.port}`,
+    takenPort: (taken.address() as AddressInfo).port,
+    ...{ emptyPostgres, postgresOfServices },
+  };
+}
