@@ -17,13 +17,27 @@ const documents = [
 /** The command lines of a document: what stands after a spelling of the executable, up to the shell's next command. */
 function commandsIn(text: string): string[] {
   const spelling =
-    /(?:^|[\s`])(?:node \S*dist\/cli\/main\.js|(?:npx )?merchant-gateway(?= [a-z-])|npm start --)((?: [^\s`|;&>#]+)+)/g;
-  const code = [...text.replaceAll('\\\n', ' ').matchAll(/```sh\n([^]*?)```|`([^`\n]+)`/g)].map(
-    ([, block, inline]) => block ?? inline ?? '',
-  );
+    /(?:^|[\s`(])(?:node \S*dist\/cli\/main\.js|(?:npx )?merchant-gateway(?= [a-z-])|npm start --)((?: [^\s`|;&>#]+)+)/g;
+  const code = [
+    ...withoutFunctions(text)
+      .replaceAll('\\\n', ' ')
+      .matchAll(/```sh\n([^]*?)```|`([^`\n]+)`/g),
+  ].map(([, block, inline]) => block ?? inline ?? '');
   return code
     .flatMap((part) => part.split('\n').flatMap((line) => [...line.replaceAll(/ +/g, ' ').matchAll(spelling)]))
     .map(([whole, rest = '']) => (whole.includes('npm start') ? `dev${rest}` : rest.trim()));
+}
+
+/** A document whose shell functions for the executable are written out where their code block calls them. */
+function withoutFunctions(text: string): string {
+  const definition = /\b(\w+)\(\) \{ [^}]*main\.js "\$@"[^}]*\}/g;
+  return text.replaceAll(/```sh\n[^]*?```/g, (block) => {
+    const names = [...block.matchAll(definition)].map(([, name = '']) => name);
+    return names.reduce(
+      (rest, name) => rest.replaceAll(new RegExp(`(^|[(& ])${name} (?=[a-z]+ )`, 'gm'), '$1node dist/cli/main.js '),
+      block.replaceAll(definition, ''),
+    );
+  });
 }
 
 async function helpOf(words: readonly string[]): Promise<string | null> {

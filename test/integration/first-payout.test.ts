@@ -1,0 +1,100 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, cpSync, readFileSync, symlinkSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+import { freePort } from '../adapters/redis-server.js';
+import { manifestsIn, render } from '../helm/render.js';
+
+const document = readFileSync('docs/operations.md', 'utf8');
+const chapter = /\n## The first payout\n[^]*?(?=\n## )/.exec(document)?.[0] ?? '';
+const [onOneMachine = '', inACluster = ''] = [...chapter.matchAll(/```sh\n([^]*?)```/g)].map(([, block = '']) => block);
+
+/** The commands of a block: a line each, with the lines that go on from it and what a here-document feeds to it. */
+function commandsIn(block: string): string[] {
+  return block
+    .replaceAll(/<<'YAML'\n[^]*?\nYAML\n/g, "<<'YAML'\n")
+    .replaceAll('\\\n', '')
+    .trim()
+    .split('\n');
+}
+
+t.test("the runbook's commands on one machine end with a payout that is paid", async (t) => {
+  t.ok(commandsIn(onOneMachine).length <= 15, `${commandsIn(onOneMachine).length} commands`);
+  const directory = t.testdir();
+  for (const name of ['package.json', 'package-lock.json', 'src', 'tor-exit-list', 'config']) {
+    cpSync(name, path.join(directory, name), { recursive: true });
+  }
+  // What `npm ci` would fetch once more from the registry of packages is here.
+  symlinkSync(path.resolve('node_modules'), path.join(directory, 'node_modules'));
+
+  const documented = [8443, 6379, 9090];
+  const ports: number[] = [];
+  while (ports.length < documented.length + 4) ports.push(await freePort());
+  let pasted = onOneMachine.replace('npm ci && ', '');
+  for (const [index, port] of documented.entries()) {
+    t.match(pasted, String(port));
+    pasted = pasted.replaceAll(String(port), String(ports[index]));
+  }
+  // The ports that the configuration leaves at their defaults.
+  const [plain, registry, services, operators] = ports.slice(documented.length);
+  pasted = pasted
+    .replace('listen:\n', `listen:\n  http: { port: ${plain} }\n  management: { port: ${ports[2]} }\n`)
+    .replace('registry: {', `registry: { listen: { port: ${registry} },`)
+    .replace('services: {', `upstreams:${upstreams(services)}\nservices: { listen: { port: ${services} },`)
+    .replace('operators: {', `operators: { listen: { port: ${operators} },`);
+
+  const ends = `kill %1 %2 %3; redis-cli -p ${ports[1]} shutdown nosave`;
+  const shell = spawn('bash', ['-c', `set -em\ntrap '${ends}' EXIT\n${pasted}`], { cwd: directory, stdio: 'pipe' });
+  const said = { out: '', err: '' };
+  shell.stdout.on('data', (chunk: Buffer) => (said.out += chunk.toString()));
+  shell.stderr.on('data', (chunk: Buffer) => (said.err += chunk.toString()));
+  await once(shell, 'close');
+  t.match(said.out, /"status":"successful"/, said.err.slice(-4000));
+});
+
+t.test("the runbook's commands in a cluster name what the chart makes", (t) => {
+  const directory = t.testdir({
+    'my-values.yaml': '',
+    // Each records how it was called; kubectl answers nothing, as the commands are read and not their output.
+    kubectl: '#!/bin/sh\nprintf "kubectl %s\\n" "$*" >> calls\n',
+    helm: '#!/bin/sh\nprintf "helm %s\\n" "$*" >> calls\n',
+    openssl: '#!/bin/sh\necho 0123456789abcdef0123456789abcdef\n',
+  });
+  for (const name of ['kubectl', 'helm', 'openssl']) chmodSync(path.join(directory, name), 0o755);
+  const PATH = `${directory}:${process.env.PATH ?? ''}`;
+  const { status, stderr } = spawnSync('bash', ['--norc', '--noprofile', '-ec', inACluster.replaceAll('m_…', 'm_1')], {
+    ...{ cwd: directory, encoding: 'utf8', env: { PATH } },
+  });
+  t.same({ status, stderr }, { status: 0, stderr: '' });
+  const calls = readFileSync(path.join(directory, 'calls'), 'utf8').trim().split('\n');
+
+  const rendered = render('backing-services', {
+    registry: { enabled: true },
+    services: { enabled: true },
+    secrets: { operatorsToken: { existingSecret: 'operators-token' } },
+    fullnameOverride: 'gateway-merchant-gateway',
+  });
+  t.equal(rendered.status, 0, rendered.stderr);
+  const manifests = manifestsIn(rendered);
+  const deployments = manifests.filter(({ kind }) => kind === 'Deployment').map(({ metadata }) => metadata.name);
+  const executed = calls.filter((call) => call.includes(' exec '));
+  t.equal(executed.length, 4);
+  for (const call of executed) {
+    const [, deployment = '', command = ''] =
+      /^kubectl -n payments exec deployment\/(\S+) -- node \/app\/dist\/cli\/main\.js (.*) --config/.exec(call) ?? [];
+    t.ok(deployments.includes(deployment), `${call}: ${deployments.join()}`);
+    t.match(call, '/etc/merchant-gateway/config/gateway.yaml');
+    t.equal(deployment.endsWith('-services'), command.startsWith('wallets '), 'the part that has the token for it');
+  }
+  t.match(JSON.stringify(manifests), '"secretName":"operators-token"', 'the secret is mounted');
+  t.match(calls[0], 'create secret generic operators-token');
+  t.match(calls[1], /^helm -n payments upgrade --install gateway \.\/helm --values my-values\.yaml/);
+  t.end();
+});
+
+/** The services of the configuration, where they listen on another port than the default. */
+function upstreams(port: number | undefined): string {
+  const at = `{ url: 'http://127.0.0.1:${port}' }`;
+  return ` { transactions: ${at}, payouts: ${at}, customers: ${at} }`;
+}
