@@ -284,7 +284,9 @@ t.test('the operators’ API speaks TLS where it has a certificate, and the conf
 `,
     );
   await write(0);
-  const child = spawn(...productCommand(['services', '--config', config]), { stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(...productCommand(['services', '--create', '--config', config]), {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
   t.teardown(() => child.kill('SIGKILL'));
   let log = '';
   const port = await new Promise<number>((resolve) => {

@@ -35,7 +35,7 @@ class ServicesProcess {
 
   async start(): Promise<void> {
     for (;;) {
-      const child = spawn(...productCommand(['services', '--config', this.config]), {
+      const child = spawn(...productCommand(['services', '--create', '--config', this.config]), {
         stdio: ['ignore', 'ignore', 'pipe'],
       });
       this.#child = child;
