@@ -1,0 +1,77 @@
+import { appendFileSync, existsSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+import { makeCertificate } from '../http/certificates.js';
+import { until } from './rig.js';
+import { figure, openScenes, options, times } from './scenes.js';
+
+const skip = options.skip || (!existsSync('/dev/full') && 'no /dev/full');
+
+t.test('alerts on files fire by their causes, and none in a quiet hour', { ...options, skip }, async (t) => {
+  const scenes = await openScenes(t, 'files');
+  const { ask, caused, folder, gateways, key, start, write } = scenes;
+  const [gateway] = gateways;
+  const day = 86_400_000;
+
+  await caused(
+    ['GatewayAccessLogShared'],
+    { 'gateway 1': gateway },
+    async () => {
+      appendFileSync(gateway.files.accessLog, 'a line of somebody else\n');
+      await ask(gateway, { key });
+    },
+    async () => (await figure(gateway, 'gateway_access_log_foreign_bytes_total')) > 0,
+  );
+
+  await caused(
+    ['GatewayCertificateRefused'],
+    { 'gateway 1': gateway },
+    () => {
+      writeFileSync(gateway.files.certFile, 'no certificate');
+      gateway.child.kill('SIGHUP');
+    },
+    async () => (await figure(gateway, 'gateway_tls_files_usable')) === 0,
+  );
+
+  // Of what takes days the processes that stand in the place of another one are at the end.
+  const ending = await makeCertificate({ notBefore: Date.now() - 88 * day, notAfter: Date.now() + 2 * day });
+  const old = path.join(folder, 'old.txt');
+  writeFileSync(old, '198.51.100.66\n');
+  utimesSync(old, new Date(Date.now() - 2 * day), new Date(Date.now() - 2 * day));
+  const late = await start('gateway', {
+    listen: { https: { certFile: write('ending.crt', ending.cert), keyFile: write('ending.key', ending.key) } },
+    torExits: { sources: [old], snapshotFile: path.join(folder, 'old.json') },
+  });
+  await caused(
+    ['GatewayCertificateEnds', 'GatewayTorListOld'],
+    { 'gateway 1': late },
+    () => undefined,
+    async () => (await figure(late, 'gateway_tor_list_age_seconds')) > 0,
+  );
+  await late.kill();
+
+  const full = path.join(folder, 'full.log');
+  symlinkSync('/dev/full', full);
+  const without = await start('gateway', {
+    accessLog: { destination: full, onFailure: 'continue' },
+    torExits: { sources: [path.join(folder, 'none.txt')], snapshotFile: path.join(folder, 'none.json') },
+  });
+  await caused(
+    ['GatewayTorListUnavailable', 'GatewayAccessLogFailing'],
+    { 'gateway 1': without },
+    () => ask(without, { key }),
+    async () => (await figure(without, 'gateway_access_log_failing')) === 1,
+  );
+  const long = `/transactions?${'x'.repeat(3900)}`;
+  await caused(['GatewayAccessLogLinesLost'], { 'gateway 1': without }, () =>
+    until(
+      '16 MiB wait',
+      async () => {
+        await times(500, () => ask(without, { key, path: long }));
+        return (await figure(without, 'gateway_access_log_lines_lost_total')) > 0;
+      },
+      120,
+    ),
+  );
+  scenes.evaluate();
+});

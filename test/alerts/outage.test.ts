@@ -1,0 +1,42 @@
+import t from 'tap';
+import { until } from './rig.js';
+import { figure, openScenes, options, times } from './scenes.js';
+
+t.test('alerts on an outage of Redis fire by it, and none in a quiet hour', options, async (t) => {
+  const scenes = await openScenes(t, 'outage');
+  const { admin, ask, caused, gateways, key, merchant, redis, registry } = scenes;
+  const [gateway] = gateways;
+  const changed = { 'gateway 1': gateway };
+  const count = (series: string) => figure(gateway, series);
+
+  await caused(
+    ['GatewayServesStaleRecords', 'GatewayCountsAlone', 'RegistryCannotProject', 'RegistryChangesWaiting'],
+    { ...changed, registry },
+    async () => {
+      await redis.kill();
+      await admin(registry, 'PATCH', `/merchants/${merchant.id}`, { name: 'Another' });
+    },
+    async () => {
+      await times(5, () => ask(gateway, { key }));
+      return (
+        (await count('gateway_key_lookup_duration_seconds_count{source="stale"}')) > 0 &&
+        (await count('gateway_rate_limit_counts_total{how="alone"}')) > 0 &&
+        (await figure(registry, 'registry_projection_failing')) === 1
+      );
+    },
+  );
+  await caused(
+    ['GatewayKeyStoreUnavailable'],
+    changed,
+    () => undefined,
+    async () => (await count('gateway_key_store_available')) === 0,
+  );
+  await caused(
+    ['RegistryRosterIncomplete'],
+    { registry },
+    () => redis.restart(),
+    async () => (await figure(registry, 'registry_roster_complete')) === 0,
+  );
+  await until('a gateway serves again', async () => (await ask(gateway, { key })) === 200);
+  scenes.evaluate();
+});

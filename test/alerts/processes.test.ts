@@ -1,0 +1,95 @@
+import Database from 'libsql';
+import tls from 'node:tls';
+import path from 'node:path';
+import t from 'tap';
+import { until } from './rig.js';
+import { figure, openScenes, options, stall, times, unknownKey } from './scenes.js';
+
+/** Runs a statement, unless somebody else is writing at this moment. */
+function hasRun(database: Database.Database, statement: string): boolean {
+  try {
+    database.exec(statement);
+    return true;
+  } catch (error) {
+    if ((error as { code?: string }).code !== 'SQLITE_BUSY') throw error;
+    return false;
+  }
+}
+
+t.test('alerts on processes fire by their causes, and none in a quiet hour', options, async (t) => {
+  const scenes = await openScenes(t, 'processes');
+  const { admin, ask, caused, folder, gateways, key, merchant, parts, redis, registry, services, start } = scenes;
+  const [gateway, other] = gateways;
+  const changed = { 'gateway 1': gateway };
+
+  await caused(['GatewayOverloaded'], changed, () => stall(gateway, 1200, 4));
+  await until('it keeps up again', async () => (await figure(gateway, 'gateway_overloaded')) === 0);
+  await caused(['GatewaySlow'], changed, () => stall(gateway, 400, 5));
+  await until('it takes requests again', async () => (await ask(gateway, { key })) === 200);
+  await caused(['GatewaySlowDecisions'], changed, async () => {
+    await redis.client.call('CLIENT', 'PAUSE', '400', 'ALL');
+    await times(30, (index) => ask(gateway, { key: unknownKey(index), from: `203.0.113.${index}` }));
+  });
+
+  const narrow = await start('gateway', { limits: { connections: 2 } });
+  await caused(
+    ['GatewayConnectionsFull'],
+    { 'gateway 1': narrow },
+    () => {
+      for (let count = 0; count < 6; count += 1) {
+        const socket = tls.connect({ port: narrow.ports.https ?? 0, rejectUnauthorized: false });
+        socket.on('error', () => undefined);
+        t.teardown(() => socket.destroy());
+      }
+    },
+    async () => (await figure(narrow, 'gateway_connections_refused_total{reason="connection_limit"}')) > 0,
+  );
+  await narrow.kill();
+
+  for (const [alert, part, name] of [
+    ['RegistryNotReady', registry, 'registry'],
+    ['ServicesNotReady', services, 'services'],
+  ] as const) {
+    const database = new Database(path.join(folder, `${name}.db`));
+    await caused(
+      [alert],
+      { [name]: part },
+      () => until('the lock', () => hasRun(database, 'BEGIN IMMEDIATE')),
+      async () => (await figure(part, `${name}_ready`)) === 0,
+    );
+    database.exec('ROLLBACK');
+    database.close();
+    await until(`${name} is ready again`, async () => (await figure(part, `${name}_ready`)) === 1);
+  }
+
+  other.child.kill('SIGSTOP');
+  await caused(
+    ['RegistryChangesUnacknowledged'],
+    { registry },
+    () => admin(registry, 'PATCH', `/merchants/${merchant.id}`, { name: 'Another' }),
+    async () =>
+      (await figure(registry, 'registry_projected_revision')) >
+      (await figure(registry, 'registry_acknowledged_revision')),
+  );
+  other.child.kill('SIGCONT');
+
+  // A registry that was given another store serves, and so do the gateways on the store that it had.
+  await registry.kill();
+  const elsewhere = await start('registry', { keyStore: { redis: { prefix: 'elsewhere:' } } });
+  await caused(['RegistryMissesGateways'], { registry: elsewhere, 'gateway 1': gateway, 'gateway 2': other }, () =>
+    until('the roster forgets them', async () => (await figure(elsewhere, 'registry_gateways')) === 0, 60),
+  );
+  for (const one of gateways) t.equal(await figure(one, 'gateway_ready'), 1);
+
+  await caused(['GatewayVanished'], { 'gateway 2': other }, () => other.kill());
+  await caused(
+    ['GatewayNotReady'],
+    changed,
+    () => void gateway.child.kill('SIGTERM'),
+    async () => (await figure(gateway, 'gateway_ready')) === 0,
+  );
+  await caused(['GatewayAway', 'RegistryAway', 'ServicesAway'], { ...parts, registry: elsewhere }, () =>
+    Promise.all([elsewhere, ...Object.values(parts)].map((part) => part.kill())),
+  );
+  scenes.evaluate();
+});

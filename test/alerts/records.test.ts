@@ -1,0 +1,118 @@
+import { once } from 'node:events';
+import { copyFileSync, readdirSync, rmSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import { until } from './rig.js';
+import { figure, openScenes, options, times } from './scenes.js';
+
+t.test('alerts on records fire by their causes, and none in a quiet hour', options, async (t) => {
+  const scenes = await openScenes(t, 'records');
+  const { admin, ask, caused, createKey, folder, gateways, key, redis, registry, start } = scenes;
+  const [gateway] = gateways;
+  const { client } = redis;
+
+  const keys = await client.keys('mg:key:*');
+  const [record = ''] = keys;
+  await caused(
+    ['RegistryRecordsForged', 'GatewayRecordsForged'],
+    { registry, 'gateway 1': gateway },
+    async () => {
+      // The registry puts it right within milliseconds, which a gateway may not see.
+      registry.child.kill('SIGSTOP');
+      await client.set(record, '{"keyId":"key_1","merchantId":"m_1","status":"ACTIVE"}');
+      const refused = 'gateway_records_refused_total{reason="unsealed"}';
+      await until('a gateway refuses it', async () => (await figure(gateway, refused)) > 0);
+      registry.child.kill('SIGCONT');
+    },
+    async () => (await figure(registry, 'registry_records_repaired_total{cause="forged"}')) > 0,
+  );
+  await until('it is right again', async () => (await ask(gateway, { key })) === 200);
+
+  for (let count = 0; count < 3; count += 1) await createKey();
+  const before = await figure(registry, 'registry_records_repaired_total{cause="missing"}');
+  await caused(
+    ['RegistryRecordsMissing'],
+    { registry },
+    async () => {
+      for (const name of await client.keys('mg:key:*')) await client.del(name);
+    },
+    async () => (await figure(registry, 'registry_records_repaired_total{cause="missing"}')) >= (before || 0) + 3,
+  );
+
+  const narrow = await start('gateway', { keyStore: { cache: { maxEntries: 1 } } });
+  await caused(
+    ['GatewayHoldsNotAllRecords'],
+    { 'gateway 1': narrow },
+    () => undefined,
+    async () => (await figure(narrow, 'gateway_record_preload_state{state="full"}')) === 1,
+  );
+  await narrow.kill();
+
+  await client.config('SET', 'maxmemory-policy', 'volatile-ttl');
+  await caused(
+    ['RegistryRedisMayEvict'],
+    { registry },
+    () => undefined,
+    async () => (await figure(registry, 'registry_redis_may_evict')) === 1,
+  );
+  const used = async (): Promise<number> => Number(/used_memory:(\d+)/.exec(await client.info('memory'))?.[1]);
+  await caused(
+    ['RegistryRedisEvicts'],
+    { registry },
+    async () => {
+      await client.config('SET', 'maxmemory', String((await used()) + 200_000));
+      for (let count = 0; count < 60; count += 1) await client.set(`filler:${count}`, 'x'.repeat(10_000), 'EX', 100);
+    },
+    async () => (await figure(registry, 'registry_redis_evicted_keys')) > 0,
+  );
+  await client.config('SET', 'maxmemory', '0');
+  await client.del(...Array.from({ length: 60 }, (_, count) => `filler:${count}`));
+
+  const isPausedWhileFull = async (): Promise<boolean> => {
+    await client.config('SET', 'maxmemory', String((await used()) - 100_000));
+    for (let look = 0; look < 50; look += 1) {
+      await wait(100);
+      if ((await figure(registry, 'registry_repair_paused')) === 1) return true;
+    }
+    await client.config('SET', 'maxmemory', '0');
+    await wait(3000);
+    return false;
+  };
+  await times(600, () => admin(registry, 'POST', '/merchants', { name: 'x'.repeat(100), status: 'ACTIVE' }));
+  await caused(['RegistryRepairPaused'], { registry }, async () => {
+    // What is asked for each second stays, and records go; by chance it is the other way round, and everything is written anew.
+    await client.config('SET', 'maxmemory-samples', '64');
+    await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
+    await until('repair is paused', () => isPausedWhileFull(), 120);
+  });
+  await client.config('SET', 'maxmemory', '0');
+  await client.config('SET', 'maxmemory-policy', 'noeviction');
+
+  // The database goes back behind a revocation, which Redis still knows.
+  const { keyId } = await createKey();
+  const stop = async (part: typeof registry): Promise<void> => {
+    const ended = once(part.child, 'exit');
+    part.child.kill('SIGTERM');
+    await ended;
+  };
+  await stop(registry);
+  const files = readdirSync(folder).filter((name) => /^registry\.db(?!\.lock)/.test(name));
+  for (const name of files) copyFileSync(path.join(folder, name), path.join(folder, `backup-${name}`));
+  const second = await start('registry');
+  await until('the revocation is in Redis', async () => {
+    await admin(second, 'POST', `/keys/${keyId}/revoke`);
+    return (await figure(second, 'registry_projected_revision')) === (await figure(second, 'registry_revision'));
+  });
+  await stop(second);
+  for (const name of readdirSync(folder)) if (/^registry\.db(?!\.lock)/.test(name)) rmSync(path.join(folder, name));
+  for (const name of files) copyFileSync(path.join(folder, `backup-${name}`), path.join(folder, name));
+  const restored = await start('registry');
+  await caused(
+    ['RegistryHoldsRecordsBack'],
+    { registry: restored },
+    () => undefined,
+    async () => (await figure(restored, 'registry_held_back_records')) > 0,
+  );
+  scenes.evaluate();
+});

@@ -1,0 +1,99 @@
+import { once } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import https from 'node:https';
+import path from 'node:path';
+import Database from 'libsql';
+import t from 'tap';
+import { startTestGateway } from '../http/harness.js';
+import { askServices, exit, figure, openScenes, options, times, unknownKey } from './scenes.js';
+
+t.test('alerts on requests fire by their causes, and none in a quiet hour', options, async (t) => {
+  const scenes = await openScenes(t, 'requests');
+  const { admin, ask, caused, folder, gateways, key, registry, services, upstream } = scenes;
+  const [gateway] = gateways;
+  const changed = { 'gateway 1': gateway };
+  const exposed = (code: string) => figure(gateway, `gateway_keys_exposed_total{code="${code}"}`);
+
+  for (const [code, how] of [
+    ['https_required', { isPlain: true }],
+    ['tor_blocked', { from: exit }],
+  ] as const) {
+    const before = await exposed(code);
+    await ask(gateway, { key: null, ...how });
+    await ask(gateway, { key: unknownKey(2), ...how });
+    await caused(
+      ['GatewayKeysExposed'],
+      changed,
+      () => ask(gateway, { key, ...how }),
+      async () => (await exposed(code)) > before,
+    );
+    t.equal(await exposed(code), before + 1, 'a request without a key, or with a made-up one, exposes none');
+  }
+  await caused(['GatewayRefusesAll', 'GatewayKeysGuessed'], changed, () =>
+    times(800, (index) => ask(gateway, { key: unknownKey(index), from: `203.0.113.${index % 250}` })),
+  );
+  await caused(['RegistryTokenRefused'], { registry }, () =>
+    times(3, () => admin(registry, 'GET', '/merchants', undefined, 'a-token-that-nobody-has-ever-given-out')),
+  );
+
+  const { respond } = upstream;
+  const answering = (bad: typeof respond) => async (): Promise<void> => {
+    upstream.respond = bad;
+    await times(8, () => ask(gateway, { key, path: '/payouts' }));
+    upstream.respond = respond;
+  };
+  await caused(['GatewayUpstreamFailing'], changed, async () => {
+    upstream.respond = (request) => request.socket.destroy();
+    for (let count = 0; count < 8; count += 1) await ask(gateway, { key, path: '/payouts' });
+    upstream.respond = respond;
+  });
+  const unavailable = (_request: unknown, response: ServerResponse): void => void response.writeHead(503).end();
+  await caused(['GatewayUpstreamUnavailable'], changed, answering(unavailable));
+  await caused(
+    ['GatewayUpstreamBusy'],
+    changed,
+    answering((_request, response) => setTimeout(() => response.end('{}'), 300)),
+  );
+  await caused(
+    ['GatewayUpstreamOutOfStep'],
+    changed,
+    answering((request, response) => {
+      response.end('{}', () => request.socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}'));
+    }),
+    async () => (await figure(gateway, 'gateway_upstream_unsolicited_bytes_total{upstream="payouts"}')) > 0,
+  );
+
+  const database = new Database(path.join(folder, 'services.db'));
+  t.teardown(() => database.close());
+  await caused(['ServicesFailing'], { services }, async () => {
+    database.exec('ALTER TABLE transactions RENAME TO gone');
+    await times(8, () => askServices(services));
+    database.exec('ALTER TABLE gone RENAME TO transactions');
+  });
+
+  // Nothing that is known makes a gateway fail in a way that nobody foresaw, so its key store does.
+  const unforeseen = await startTestGateway(t, {
+    keyStore: {
+      find: () => Promise.reject(new Error('unforeseen')),
+      unavailableReason: () => null,
+      close: () => Promise.resolve(),
+    },
+  });
+  const scrape = async () => {
+    const text = await (await fetch(`http://127.0.0.1:${unforeseen.management}/metrics`)).text();
+    return { text, time: Date.now() / 1000 };
+  };
+  const before = await scrape();
+  const asked = https.get({
+    port: unforeseen.https,
+    path: '/v1/transactions',
+    headers: { 'x-api-key': key },
+    ca: unforeseen.ca,
+    servername: 'localhost',
+  });
+  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  t.equal(response.statusCode, 500);
+  await once(response.resume(), 'close');
+  scenes.told('GatewayInternalErrors', 'gateway 1', before, await scrape());
+  scenes.evaluate();
+});

@@ -1,0 +1,190 @@
+import { writeFileSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
+import type { Test } from 'tap';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { covered } from './covered.js';
+import { evaluate, withoutPromtool } from './promtool.js';
+import type { Expectation, Scenario } from './promtool.js';
+import { startRig, until } from './rig.js';
+import type { Part, Rig } from './rig.js';
+import { metricsOfRules, ruleFiles } from './rules.js';
+import { causeMinute, causedMinutes, timeline } from './timeline.js';
+import type { Scrape, Watched } from './timeline.js';
+
+/** Why alerts cannot be caused here; false where they can. */
+export const options = { skip: withoutPromtool || withoutRedis, timeout: 280_000 };
+
+/** An address that is a Tor exit in these tests. */
+export const exit = '198.51.100.66';
+
+/** A key with the form of one, that nobody has. */
+export const unknownKey = (number: number): string => `svc_live_${String(number).padStart(24, 'x')}`;
+
+/** Does a thing so many times, all at once. */
+export async function times(count: number, act: (index: number) => Promise<unknown>): Promise<void> {
+  await Promise.all(Array.from({ length: count }, (_, index) => act(index)));
+}
+
+/** What a figure of a process is, by its series; NaN where there is none. */
+export async function figure(part: Part, series: string): Promise<number> {
+  const text = (await part.scrape())?.text ?? '';
+  const line = text.split('\n').find((one) => one.startsWith(`${series} `));
+  return Number(line?.slice(series.length + 1) ?? NaN);
+}
+
+/** Asks the services, as a gateway does. */
+export async function askServices({ ports }: Part, target = '/transactions'): Promise<number> {
+  const headers = { 'x-merchant-id': 'm_1', 'x-merchant-environment': 'live' };
+  return (await fetch(`http://127.0.0.1:${ports.api ?? 0}${target}`, { headers })).status;
+}
+
+/** Stops a process for so long, again and again: its event loop is late. */
+export async function stall({ child }: Part, milliseconds: number, count = 1): Promise<void> {
+  for (let time = 0; time < count; time += 1) {
+    child.kill('SIGSTOP');
+    await wait(milliseconds);
+    child.kill('SIGCONT');
+    await wait(20);
+  }
+}
+
+const processes = ['gateway 1', 'gateway 2', 'registry', 'services'] as const;
+type Name = (typeof processes)[number];
+
+/** Two gateways, a registry and services, each a process, with one merchant. */
+async function deploy(rig: Rig) {
+  const registry = await rig.start('registry');
+  const services = await rig.start('services');
+  const gateways = [await rig.start('gateway'), await rig.start('gateway')] as const;
+  const { data: merchant } = await rig.admin(registry, 'POST', '/merchants', {
+    name: 'Shop',
+    status: 'ACTIVE',
+    goLive: true,
+  });
+  const createKey = async (): Promise<{ key: string; keyId: string }> =>
+    (await rig.admin(registry, 'POST', `/merchants/${merchant.id}/keys`, { environment: 'live' })).data;
+  const { key, keyId } = await createKey();
+  for (const gateway of gateways)
+    await until('a gateway serves', async () => (await rig.ask(gateway, { key })) === 200);
+  await until('the registry knows both', async () => (await figure(registry, 'registry_gateways')) === 2);
+  return { registry, services, gateways, merchant, key, keyId, createKey };
+}
+
+type Deployment = Awaited<ReturnType<typeof deploy>>;
+
+/** A minute of ordinary traffic, with what scanners and mistaken clients do. */
+async function ordinary(
+  { ask, admin }: Rig,
+  { registry, services, gateways, merchant, key }: Deployment,
+): Promise<void> {
+  for (const one of gateways) {
+    for (let round = 0; round < 5; round += 1) await times(4, () => ask(one, { key }));
+    for (const from of ['203.0.113.1', '203.0.113.2']) await ask(one, { key, path: '/payouts', from });
+    await ask(one, { key: null });
+    await ask(one, { key: null, isPlain: true });
+    await ask(one, { key: unknownKey(0), isPlain: true });
+    await ask(one, { key: null, from: exit });
+    await ask(one, { key: unknownKey(1) });
+    await ask(one, { key, path: '/nowhere' });
+  }
+  await times(20, () => askServices(services));
+  await askServices(services, '/nowhere');
+  await admin(registry, 'GET', '/merchants');
+  await admin(registry, 'PATCH', `/merchants/${merchant.id}`, { name: 'Shop' });
+}
+
+/** A deployment, what it told in a quiet minute, and scenarios that begin with an hour like that. */
+export async function openScenes(t: Test, test: keyof typeof covered) {
+  const rig = await startRig(t);
+  const deployment = await deploy(rig);
+  const { registry, services, gateways } = deployment;
+  const parts: Readonly<Record<Name, Part>> = {
+    'gateway 1': gateways[0],
+    'gateway 2': gateways[1],
+    registry,
+    services,
+  };
+  const minute = async (): Promise<Scrapes> => {
+    await ordinary(rig, deployment);
+    for (const one of gateways) await until('it is ready', async () => (await figure(one, 'gateway_ready')) === 1);
+    return scrapeAll(parts);
+  };
+  await minute(); // the first request of each kind is behind
+  const [first, second] = [await minute(), await minute()];
+  const scenarios: Scenario[] = [];
+  const caused = new Set<string>();
+
+  const watched = (before: Scrapes, after: Scrapes): Watched[] =>
+    [...new Set([...processes, ...after.keys()])].map((one) => {
+      const [earlier, later] = [first.get(one) ?? null, second.get(one) ?? null];
+      const quiet = earlier === null || later === null ? null : ([earlier, later] as const);
+      const service = one.startsWith('gateway') ? 'live-management' : one;
+      const told = { service, instance: one, quiet };
+      return after.has(one) ? { ...told, caused: [before.get(one) ?? null, after.get(one) ?? null] } : told;
+    });
+  const add = (name: string, before: Scrapes, after: Scrapes, expected: readonly Expectation[]): void => {
+    scenarios.push({ name, input: timeline(watched(before, after), metricsOfRules), expected });
+  };
+  const minutes = Array.from({ length: 18 }, (_, index) => 5 * (index + 1));
+  add(
+    'a quiet hour',
+    new Map(),
+    new Map(),
+    minutes.map((minute) => ({ minute, fires: null })),
+  );
+
+  return {
+    ...rig,
+    ...deployment,
+    parts,
+    /** All that the processes tell in a quiet hour. */
+    quietSeries: timeline(watched(new Map(), new Map()), null),
+    /**
+     * Has something happen, and adds what the processes told before and after it.
+     * @param alerts those that fire by it
+     * @param changed the processes that tell it from here on; one that stands in the place of another has told what that one did
+     * @param isSo that it has shown, so that it is time to look; without it, at once
+     */
+    caused: async (
+      alerts: readonly string[],
+      changed: Readonly<Record<string, Part>>,
+      act: () => unknown,
+      isSo?: () => Promise<boolean> | boolean,
+    ): Promise<void> => {
+      const before = await scrapeAll(changed);
+      await act();
+      if (isSo !== undefined) await until(alerts.join(), isSo);
+      const after = await scrapeAll(changed);
+      for (const alert of alerts) caused.add(alert);
+      const expected = alerts.flatMap((alert): Expectation[] => [
+        { minute: causeMinute, fires: null, silent: alert },
+        { minute: causeMinute + causedMinutes, fires: alert },
+      ]);
+      add(alerts.join(', '), before, after, expected);
+    },
+    /** Adds a scenario of texts that were had otherwise. */
+    told: (alert: string, name: string, before: Scrape, after: Scrape): void => {
+      caused.add(alert);
+      const expected = [
+        { minute: causeMinute, fires: null, silent: alert },
+        { minute: causeMinute + causedMinutes, fires: alert },
+      ];
+      add(alert, new Map([[name, before]]), new Map([[name, after]]), expected);
+    },
+    /** Has the rules looked at over all scenarios. */
+    evaluate: (): void => {
+      t.same([...caused].toSorted(), [...covered[test]].toSorted(), 'each alert of this test was caused');
+      for (const file of ruleFiles(rig.folder, writeFileSync))
+        t.equal(evaluate(rig.folder, file, scenarios), null, file);
+    },
+  };
+}
+
+type Scrapes = ReadonlyMap<string, Scrape | null>;
+
+async function scrapeAll(parts: Readonly<Record<string, Part>>): Promise<Scrapes> {
+  const scraped = await Promise.all(
+    Object.entries(parts).map(async ([name, part]) => [name, await part.scrape()] as const),
+  );
+  return new Map(scraped);
+}
