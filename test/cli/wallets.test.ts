@@ -8,6 +8,7 @@ import path from 'node:path';
 import t, { type Test } from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run as runCommand } from '../../src/cli/run.js';
+import { openServicesDatabase } from '../../src/services/services-database.js';
 import { startServices } from '../../src/services/start-services.js';
 import { productCommand } from '../product-command.js';
 import { ManualTime } from '../registry/manual-time.js';
@@ -19,8 +20,8 @@ const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-wallets-')
 t.teardown(() => rm(directory, { recursive: true, force: true }));
 const tokenFile = path.join(directory, 'operators-token');
 const adminTokenFile = path.join(directory, 'admin-token');
-await writeFile(tokenFile, `${operatorsToken}\n`);
-await writeFile(adminTokenFile, `${adminToken}\n`);
+await writeFile(tokenFile, `${operatorsToken}\n`, { mode: 0o600 });
+await writeFile(adminTokenFile, `${adminToken}\n`, { mode: 0o600 });
 delete process.env.MERCHANT_GATEWAY_REGISTRY;
 delete process.env.MERCHANT_GATEWAY_TOKEN;
 delete process.env.MERCHANT_GATEWAY_SERVICES;
@@ -226,7 +227,7 @@ t.test('services that are away, or another server, are told apart, with what to 
   );
   const { services, wallets } = await startBoth(t);
   t.match((await run(t, services.url, 'list')).stderr, /403|did not answer as the operators' API/);
-  await writeFile(path.join(directory, 'wrong'), 'x'.repeat(40));
+  await writeFile(path.join(directory, 'wrong'), 'x'.repeat(40), { mode: 0o600 });
   const wrong = await wallets('list', '--token-file', path.join(directory, 'wrong'));
   t.match(wrong.stderr, /Invalid token/);
 });
@@ -270,7 +271,8 @@ t.test('the operators’ API speaks TLS where it has a certificate, and the conf
   const folder = t.testdir();
   const { cert, key } = await createSelfSigned(new Date());
   await writeFile(path.join(folder, 'cert.pem'), cert);
-  await writeFile(path.join(folder, 'key.pem'), key);
+  await writeFile(path.join(folder, 'key.pem'), key, { mode: 0o600 });
+  await (await openServicesDatabase({ url: `sqlite:${folder}/services.db` })).destroy();
   const config = path.join(folder, 'gateway.yaml');
   const write = (port: number): Promise<void> =>
     writeFile(
@@ -289,7 +291,10 @@ t.test('the operators’ API speaks TLS where it has a certificate, and the conf
   });
   t.teardown(() => child.kill('SIGKILL'));
   let log = '';
-  const port = await new Promise<number>((resolve) => {
+  const port = await new Promise<number>((resolve, reject) => {
+    child.once('exit', () => {
+      reject(new Error(`the services ended: ${log}`));
+    });
     child.stderr.on('data', (chunk: Buffer) => {
       log += chunk.toString();
       const found = /"operatorsUrl":"https:\/\/127\.0\.0\.1:(\d+)"/.exec(log)?.[1];

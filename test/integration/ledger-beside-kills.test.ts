@@ -20,6 +20,8 @@ const longestMilliseconds = 1_500_000;
 t.setTimeout(longestMilliseconds);
 
 const retryMilliseconds = 30;
+/** Within that services start again, also while the database recovers. */
+const startMilliseconds = 120_000;
 const merchantId = 'm_1';
 const below = (limit: number): number => Math.floor(Math.random() * limit);
 
@@ -34,8 +36,8 @@ class ServicesProcess {
   constructor(readonly config: string) {}
 
   async start(): Promise<void> {
-    for (;;) {
-      const child = spawn(...productCommand(['services', '--create', '--config', this.config]), {
+    for (const begun = performance.now(); ;) {
+      const child = spawn(...productCommand(['services', '--config', this.config]), {
         stdio: ['ignore', 'ignore', 'pipe'],
       });
       this.#child = child;
@@ -55,6 +57,7 @@ class ServicesProcess {
       });
       // It ends by itself where the database is just away: a supervisor starts it again.
       if (await found) return;
+      if (performance.now() - begun > startMilliseconds) throw new Error(`the services do not start: ${log}`);
       await wait(100);
     }
   }
@@ -290,7 +293,7 @@ async function startServices(t: Test, databaseUrl: string) {
   const directory = t.testdir();
   const config = path.join(directory, 'config.yaml');
   const tokenFile = path.join(directory, 'operators-token');
-  await writeFile(tokenFile, operatorsToken);
+  await writeFile(tokenFile, operatorsToken, { mode: 0o600 });
   await writeFile(
     config,
     `services:
@@ -300,6 +303,7 @@ async function startServices(t: Test, databaseUrl: string) {
   bank: { delaySeconds: 1 }
 `,
   );
+  await (await openServicesDatabase({ url: databaseUrl, pool: patient })).destroy();
   const services = Array.from({ length: processes }, () => new ServicesProcess(config));
   t.teardown(() => Promise.all(services.map((one) => one.kill())));
   for (const one of services) await one.start();
