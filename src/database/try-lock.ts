@@ -12,3 +12,9 @@ export async function tryLock<Tables>(transaction: Transaction<Tables>, name: st
     select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as taken`.execute(transaction);
   return rows[0]?.taken === true;
 }
+
+/** The same, and waits for it, at most as long as a statement may take. It comes before whatever others wait for. */
+export async function waitForLock<Tables>(transaction: Transaction<Tables>, name: string): Promise<void> {
+  if (!isPostgres(transaction)) return;
+  await sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`.execute(transaction);
+}

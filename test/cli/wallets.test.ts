@@ -110,7 +110,7 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   t.equal(overdraft.status, 1);
   t.match(
     overdraft.stderr,
-    /The operators' API did not accept this \(1 problem\):\n {2}Insufficient wallet balance\n$/,
+    /The operators' API did not accept this \(1 problem\):\n {2}Insufficient wallet balance\. The reference \S+ stands for this refusal: order it again under another one\n$/,
   );
 
   const list = await wallets('list', '--merchant', merchantId, '--currency', 'NGN', '--environment', 'live');

@@ -84,6 +84,31 @@ onEachServices('a movement under one reference happens once, also when ten send 
   t.same(await check(), agreed);
 });
 
+onEachServices(
+  'a refusal for want of money stands under its reference: an order that was under way cannot be carried out after it',
+  async (t, services) => {
+    const { database } = services;
+    const { open, move, check } = operatorsOf(t, services);
+    const walletId = await open('merchant_a');
+    await move('fund', walletId, 50);
+    const order = { reference: 'back-1', reason: 'Back' };
+    t.match(await move('withdraw', walletId, 100, order), { status: 422, code: 'insufficient_balance' });
+    await move('fund', walletId, 100);
+    t.match(await move('withdraw', walletId, 100, order), { status: 422, code: 'insufficient_balance' });
+    t.equal(await balanceOf(database, walletId), 150, 'whoever was told that nothing has moved is right');
+    t.match(await move('withdraw', walletId, 99, order), { status: 409, code: 'reference_taken' });
+    t.match(await move('fund', walletId, 100, order), { status: 409, code: 'reference_taken' });
+    t.match(await move('withdraw', walletId, 100, { reference: 'back-2' }), {
+      status: 201,
+      data: { balanceAfter: 50 },
+    });
+    t.match(await move('fund', walletId, largest, { reference: 'more-1' }), { code: 'balance_too_large' });
+    await move('withdraw', walletId, 50);
+    t.match(await move('fund', walletId, largest, { reference: 'more-1' }), { code: 'balance_too_large' });
+    t.same(await check(), agreed);
+  },
+);
+
 onEachServices('one reference sent to two wallets at once moves money into one of them', async (t, services) => {
   const { open, move, check } = operatorsOf(t, services);
   const wallets = await Promise.all(['merchant_a', 'merchant_b'].map((one) => open(one)));
@@ -117,7 +142,10 @@ onEachServices('what cannot be moved is refused by name, and moves nothing', asy
     t.match(await move('fund', walletId, 1, more), { status: 422, code, body: { data: { errors: { length: 1 } } } });
   t.match(await move('withdraw', walletId, 501), {
     ...{ status: 422, code: 'insufficient_balance' },
-    body: { message: 'Insufficient wallet balance' },
+    body: {
+      message:
+        /^Insufficient wallet balance\. The reference \S+ stands for this refusal: order it again under another one$/,
+    },
   });
   t.match(await move('fund', randomUUID(), 1), { status: 404, code: 'wallet_not_found' });
   for (const amount of [0, -1, 1.5, largest + 1, '100', null])

@@ -1,7 +1,10 @@
-import { isUniqueViolation } from '../../database/unique-violation.js';
 import type { DatabaseClock } from '../../database/database-clock.js';
+import { sql } from '../../database/kysely.js';
+import { waitForLock } from '../../database/try-lock.js';
 import { Refusal } from '../../rest/refusal.js';
 import { joinAdding } from '../creation-order.js';
+import { findAnswer, keepAnswer } from '../idempotency/repository.js';
+import { requestFingerprint } from '../idempotency/request-fingerprint.js';
 import type { Environment, Tenant } from '../identity.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase, ServicesTransaction } from '../services-database.js';
@@ -28,51 +31,107 @@ export interface OperatorEntry {
   readonly isRepeated: boolean;
 }
 
+/** A movement, and the wallet that it is about. */
+type WalletMovement = OperatorMovement & { readonly walletId: string };
+
+/** Why there was no money to move, or no room for it. */
+const refusals = {
+  insufficient_balance: 'Insufficient wallet balance',
+  balance_too_large: `The balance, with the payouts that are under way, would be above ${Number.MAX_SAFE_INTEGER}`,
+} as const;
+type RefusalCode = keyof typeof refusals;
+
 /**
- * Carries out what an operator orders, once for a reference.
+ * Carries out what an operator orders, once for a reference. A refusal for want of money is kept under its reference: the same order may
+ * still be under way, delayed, and must not move money after somebody was told that none has moved.
  * @throws Refusal for a wallet that is another's, a reference of something else, or money that is not there
  */
 export async function moveByOperator(
   { database, clock }: Pick<RouteContext, 'database' | 'clock'>,
   wallet: WalletRow,
-  movement: OperatorMovement,
+  order: OperatorMovement,
 ): Promise<OperatorEntry> {
-  const tenant = ownerOf(wallet, movement);
-  const attempt = () =>
-    database
-      .transaction()
-      .execute((transaction) => move(transaction, clock, tenant, { ...movement, walletId: wallet.id }));
-  try {
-    return await attempt();
-  } catch (error) {
-    // Another order has just been carried out under the reference: by now it can be seen.
-    if (!isUniqueViolation(error)) throw error;
-    return attempt();
+  const tenant = ownerOf(wallet, order);
+  const movement = { ...order, walletId: wallet.id };
+  const outcome = await database.transaction().execute(async (transaction): Promise<OperatorEntry | RefusalCode> => {
+    await waitForLock(transaction, `reference ${order.reference}`);
+    const earlier = await findEarlier(transaction, tenant, movement);
+    if (earlier !== null) return typeof earlier === 'string' ? earlier : { entry: earlier, isRepeated: true };
+    const made = await move(transaction, clock, tenant, movement);
+    if (typeof made !== 'string') return { entry: made, isRepeated: false };
+    await keepRefusal(transaction, clock, tenant, movement, made);
+    return made;
+  });
+  if (typeof outcome !== 'string') return outcome;
+  const message = `${refusals[outcome]}. The reference ${order.reference} stands for this refusal: order it again under another one`;
+  throw refused('amount', message, outcome);
+}
+
+/** What became of an earlier order under the reference; null where there was none. */
+async function findEarlier(
+  transaction: ServicesTransaction,
+  tenant: Tenant,
+  movement: WalletMovement,
+): Promise<EntryRow | RefusalCode | null> {
+  const { walletId, type, amount, reason, reference } = movement;
+  const entry = await transaction
+    .selectFrom('transactions')
+    .selectAll()
+    .where('reference', '=', reference)
+    .executeTakeFirst();
+  if (entry !== undefined) {
+    const isSame =
+      entry.counter_account === 'float' &&
+      entry.wallet_id === walletId &&
+      entry.type === type &&
+      entry.amount === amount &&
+      entry.reason === reason;
+    if (!isSame) throw referenceTaken(reference);
+    return entry;
   }
+  const kept = await findAnswer(transaction, tenant, keyOf(movement));
+  if (kept === null) return null;
+  if (kept.fingerprint !== fingerprintOf(movement)) throw referenceTaken(reference);
+  return (kept.body as { readonly code: RefusalCode }).code;
 }
 
 async function move(
   transaction: ServicesTransaction,
   clock: DatabaseClock,
   tenant: Tenant,
-  movement: OperatorMovement & { readonly walletId: string },
-): Promise<OperatorEntry> {
-  const { walletId, type, amount, currency, reference, reason, actor } = movement;
+  { walletId, type, amount, currency, reference, reason, actor }: WalletMovement,
+): Promise<EntryRow | RefusalCode> {
   await joinAdding(transaction, tenant);
-  const earlier = await transaction
-    .selectFrom('transactions')
-    .selectAll()
-    .where('reference', '=', reference)
-    .executeTakeFirst();
-  if (earlier !== undefined) return { entry: sameOrRefused(earlier, movement), isRepeated: true };
+  await sql`savepoint movement`.execute(transaction);
   const between = { walletId, type, amount, currency, counterAccount: 'float' } as const;
   const moved = await moveMoney(transaction, tenant, between, () => ({
     ...({ payoutId: null, status: 'successful', createdAt: clock.now() } as const),
     ...{ reference, reason, actor },
   }));
-  if (moved === null) throw type === 'debit' ? overdraft() : noRoom();
-  if (type === 'credit') await keepRoomForRefunds(transaction, moved.entry);
-  return { entry: moved.entry, isRepeated: false };
+  if (moved === null) return type === 'debit' ? 'insufficient_balance' : 'balance_too_large';
+  if (type === 'debit' || (await hasRoomForRefunds(transaction, moved.entry))) return moved.entry;
+  await sql`rollback to savepoint movement`.execute(transaction);
+  return 'balance_too_large';
+}
+
+/** With the answers under merchants' idempotency keys, and as long as those; no key of theirs has a space. */
+function keepRefusal(
+  transaction: ServicesTransaction,
+  clock: DatabaseClock,
+  tenant: Tenant,
+  movement: WalletMovement,
+  code: RefusalCode,
+): Promise<void> {
+  const kept = { fingerprint: fingerprintOf(movement), status: 422, body: { code } };
+  return keepAnswer(transaction, tenant, keyOf(movement), kept, clock.now());
+}
+
+function keyOf({ reference }: WalletMovement): string {
+  return `operator ${reference}`;
+}
+
+function fingerprintOf({ walletId, type, amount, reason }: WalletMovement): string {
+  return requestFingerprint(`operator ${type}`, { walletId, amount, reason });
 }
 
 /** Whoever orders says again what the wallet is, so that a wrong id moves nothing. */
@@ -87,18 +146,8 @@ function ownerOf(wallet: WalletRow, { environment, currency, merchantId }: Opera
   return { merchantId: owner, environment: actual };
 }
 
-function sameOrRefused(
-  entry: EntryRow,
-  { walletId, type, amount, reason, reference }: OperatorMovement & { readonly walletId: string },
-): EntryRow {
-  const isSame =
-    entry.counter_account === 'float' &&
-    entry.wallet_id === walletId &&
-    entry.type === type &&
-    entry.amount === amount &&
-    entry.reason === reason;
-  if (isSame) return entry;
-  throw new Refusal(
+function referenceTaken(reference: string): Refusal {
+  return new Refusal(
     409,
     `The reference ${reference} is that of another movement: nothing was moved. To repeat that one, send what it was sent with`,
     [],
@@ -107,23 +156,14 @@ function sameOrRefused(
 }
 
 /** The wallet is locked, so none of its payouts begins or comes back meanwhile. */
-async function keepRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow): Promise<void> {
+async function hasRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow): Promise<boolean> {
   const { underway } = await transaction
     .selectFrom('payouts')
     .select((it) => it.fn.sum<number | string | null>('amount').as('underway'))
     .where('wallet_id', '=', entry.wallet_id)
     .where('due_at', 'is not', null)
     .executeTakeFirstOrThrow();
-  if (entry.balance_after + Number(underway) > Number.MAX_SAFE_INTEGER) throw noRoom();
-}
-
-function overdraft(): Refusal {
-  return refused('amount', 'Insufficient wallet balance', 'insufficient_balance');
-}
-
-function noRoom(): Refusal {
-  const most = `The balance, with the payouts that are under way, would be above ${Number.MAX_SAFE_INTEGER}`;
-  return refused('amount', most, 'balance_too_large');
+  return entry.balance_after + Number(underway) <= Number.MAX_SAFE_INTEGER;
 }
 
 function refused(path: string, message: string, code: string): Refusal {
