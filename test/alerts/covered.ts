@@ -11,6 +11,7 @@ export const covered = {
     'GatewayInternalErrors',
     'RegistryTokenRefused',
     'ServicesFailing',
+    'ServicesLedgerMismatch',
   ],
   processes: [
     'GatewayAway',

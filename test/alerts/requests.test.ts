@@ -9,7 +9,7 @@ import { askServices, exit, figure, openScenes, options, times, unknownKey } fro
 
 t.test('alerts on requests fire by their causes, and none in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'requests');
-  const { admin, ask, caused, folder, gateways, key, registry, services, upstream } = scenes;
+  const { admin, ask, caused, folder, gateways, key, registry, services, start, upstream } = scenes;
   const [gateway] = gateways;
   const changed = { 'gateway 1': gateway };
   const exposed = (code: string) => figure(gateway, `gateway_keys_exposed_total{code="${code}"}`);
@@ -70,6 +70,11 @@ t.test('alerts on requests fire by their causes, and none in a quiet hour', opti
     await times(8, () => askServices(services));
     database.exec('ALTER TABLE gone RENAME TO transactions');
   });
+
+  // Balances are compared with entries at the start.
+  database.exec(`INSERT INTO wallets (merchant_id, environment, created_at, id, currency, balance, is_default)
+    VALUES ('m_1', 'live', 0, '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80', 'EUR', 5, 1)`);
+  await caused(['ServicesLedgerMismatch'], { services: await start('services') }, () => undefined);
 
   // Nothing that is known makes a gateway fail in a way that nobody foresaw, so its key store does.
   const unforeseen = await startTestGateway(t, {
