@@ -110,7 +110,10 @@ export async function startRig(t: Teardown) {
     const ofGateway =
       command === 'gateway' ? { listen: { https: listening }, accessLog: { destination: accessLog } } : {};
     const config = write(`${own}.yaml`, JSON.stringify(above(above(base, ofGateway), options)));
-    const child = spawn(...productCommand([command, ...(command === 'gateway' ? [] : ['--create']), '--config', config]), { stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn(
+      ...productCommand([command, ...(command === 'gateway' ? [] : ['--create']), '--config', config]),
+      { stdio: ['ignore', 'ignore', 'pipe'] },
+    );
     t.teardown(() => child.kill('SIGKILL'));
     const ports = await portsOf(child);
     const url = `http://127.0.0.1:${ports.management ?? ports.api ?? 0}/metrics`;
