@@ -73,7 +73,7 @@ t.test('no spelling of a path makes it that of another upstream', async (t) => {
 
 t.test('a path of no route is of no upstream', async (t) => {
   const statusOf = await deployment(t, 'routes: [{ path: /payouts, upstream: payouts, resource: payouts }]');
-  t.equal(await statusOf('payouts', '/payouts'), 404, 'let in: a list is elsewhere');
+  t.equal(await statusOf('payouts', '/payouts'), 405, 'let in: a list is elsewhere');
   t.equal(await statusOf('payouts', '/nowhere'), 403);
   for (const upstream of ['payouts', 'transactions']) t.equal(await statusOf(upstream, '/transactions'), 403);
 });
