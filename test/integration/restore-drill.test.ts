@@ -92,7 +92,7 @@ type Machine = Awaited<ReturnType<typeof emptyMachine>>;
 type Urls = Readonly<Record<'registry' | 'services', string>>;
 
 /** Writes everything that an operator has in `var`, each file with the mode that it shall keep. */
-async function install({ file, ports, redis }: Machine, urls: Urls): Promise<void> {
+async function install({ file, ports, redis, shell }: Machine, urls: Urls): Promise<void> {
   await mkdir(file('var'), { mode: 0o700 });
   const { cert, key } = await createSelfSigned(new Date());
   const { privateKey } = generateKeyPairSync('ed25519');
@@ -129,6 +129,8 @@ accessLog: { destination: ${name('access.log')}, secretFile: ${name('access-log-
     'pg_service.conf': [(['registry', 'services'] as const).map((part) => serviceOf(part, urls[part])).join(''), 0o600],
   };
   for (const [of, [content, mode]] of Object.entries(files)) await writeFile(name(of), content, { mode });
+  for (const part of ['registry', 'services'])
+    await shell(`node dist/cli/main.js database migrate ${part} --create --config "$CONFIG"`);
 }
 
 /** How libpq is told of a database without a word in an argument. */
