@@ -60,6 +60,7 @@ export async function startOwnPostgres(t: Test): Promise<OwnPostgres> {
     const server = spawn(path.join(bin, 'postgres'), args, { ...identity, stdio: ['ignore', 'ignore', 'pipe'] });
     server.stderr.on('data', (chunk: Buffer) => (written = (written + chunk.toString()).slice(-10_000)));
     running.server = server;
+    endWithThisProcess(server);
     await until(async () => {
       if (server.exitCode !== null) throw new Error(`PostgreSQL ended: ${written}`);
       return ask(url, 'select 1');
@@ -101,6 +102,13 @@ export async function startOwnPostgres(t: Test): Promise<OwnPostgres> {
       );
     },
   };
+}
+
+/** A runner that ends the test for its length runs no teardown: the pipe to this process then closes, however it ended. */
+function endWithThisProcess(server: ChildProcess): void {
+  const script = 'cat > /dev/null; kill -9 "$0"';
+  const guard = spawn('sh', ['-c', script, String(server.pid)], { ...identity, stdio: ['pipe', 'ignore', 'ignore'] });
+  server.once('exit', () => guard.kill('SIGKILL'));
 }
 
 /** Runs a statement; false where the server cannot be asked. */
