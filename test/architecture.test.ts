@@ -70,7 +70,15 @@ const allowedImports: Readonly<Record<string, readonly string[]>> = {
   database: ['config'],
   adapters: ['gateway', 'registry/ports.ts', 'json', 'policy', 'config', 'typebox', 'undici'],
   http: ['gateway', ...everywhere],
-  rest: ['json', 'telemetry/mask-keys.ts', 'telemetry/process-metrics.ts', 'config', 'node', 'typebox'],
+  rest: [
+    'json',
+    'policy/key-format.ts',
+    'telemetry/mask-keys.ts',
+    'telemetry/process-metrics.ts',
+    'config',
+    'node',
+    'typebox',
+  ],
   services: ['rest', 'database', 'config', 'typebox'],
   registry: ['json', 'rest', 'database', 'gateway/records.ts', 'gateway/api-key.ts', ...everywhere],
   cli: [

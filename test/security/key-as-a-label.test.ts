@@ -1,6 +1,7 @@
 import t from 'tap';
 import { generateApiKey } from '../../src/gateway/api-key.js';
 import { registryFixture } from '../registry/registry-fixture.js';
+import { addWallet, bankPayout, merchantA, servicesFixture } from '../services/services-fixture.js';
 
 // `keys create --label svc_live_…` stored a key, in plain text, where every administrator and every backup shows it.
 const key = generateApiKey('live');
@@ -68,4 +69,32 @@ t.test('nor is one that is given as a permission repeated', async (t) => {
     t.match(answer, { status: 422, body: { message, data: { errors: [{ path: 'permissions', message }] } } }, text);
     t.notMatch(JSON.stringify(answer).toLowerCase(), key.slice(9, 15).toLowerCase());
   }
+});
+
+// The services stored a payout whose reference was the merchant's own key.
+t.test('the services store no key that a merchant sends in a text', async (t) => {
+  const { call, database } = await servicesFixture(t);
+  const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
+  const recipient = { amount: 1, currency: 'NGN', recipient: '+2348012345678' };
+  const customer = { email: 'a@example.com', firstName: 'Ada', lastName: 'Obi' };
+  for (const text of [key, key.replace('svc_live', 'SVC_Test'), `old${key}`]) {
+    const answers = [
+      await call(merchantA, 'POST', '/payouts', { body: { ...recipient, reference: text } }),
+      await call(merchantA, 'POST', '/payouts', { body: { ...recipient, recipient: text } }),
+      await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { remarks: text }) }),
+      await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { destinationAccountName: text }) }),
+      await call(merchantA, 'POST', '/dev/customers', { body: { ...customer, firstName: text } }),
+      await call(merchantA, 'POST', '/dev/customers', { body: { ...customer, lastName: text } }),
+    ];
+    for (const { status, body } of answers) {
+      t.equal(status, 422);
+      t.match(body.message, /without anything that looks like an API key/);
+    }
+    t.notMatch(JSON.stringify(answers), key.slice(9, 15));
+  }
+  const stored = [
+    await database.selectFrom('payouts').selectAll().execute(),
+    await database.selectFrom('customers').selectAll().execute(),
+  ];
+  t.same(stored, [[], []]);
 });

@@ -137,7 +137,7 @@ onEachServices('the Idempotency-Key comes before the reference', async (t, { cal
 
 onEachServices('a reference has a form and a limit, in a body and in a query', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
-  const form = '1 to 64 visible ASCII characters without spaces';
+  const form = '1 to 64 visible ASCII characters without spaces, and without anything that looks like an API key';
   for (const reference of ['', ' ', 'a b', 'x'.repeat(65), 'é', 'a\n', 7, [], {}]) {
     const message = `reference must be ${form}, or null`;
     const body = bankPayout(walletId, { reference });

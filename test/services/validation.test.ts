@@ -25,12 +25,12 @@ onEachServices(
       [
         'destinationAccountName',
         ['', ' ', 'a\0b', 'a\nb', '\ud800', 'a\u2028b', 'x'.repeat(101), 7, null],
-        'destinationAccountName must be a text of 1 to 100 characters on one line',
+        'destinationAccountName must be a text of 1 to 100 characters on one line, without anything that looks like an API key',
       ],
       [
         'remarks',
         ['', 'x'.repeat(256), 'a\u0085b', 5],
-        'remarks must be a text of 1 to 255 characters on one line, or null',
+        'remarks must be a text of 1 to 255 characters on one line, without anything that looks like an API key, or null',
       ],
     ];
     for (const [path, values, message] of cases) {
@@ -70,7 +70,11 @@ onEachServices(
         { path: 'destinationBankCode', message: 'destinationBankCode is required' },
         { path: 'destinationAccountNumber', message: 'destinationAccountNumber is required' },
         { path: 'amount', message: amountMessage },
-        { path: 'remarks', message: 'remarks must be a text of 1 to 255 characters on one line, or null' },
+        {
+          path: 'remarks',
+          message:
+            'remarks must be a text of 1 to 255 characters on one line, without anything that looks like an API key, or null',
+        },
         { path: 'note', message: 'note is not a known field' },
         { path: 'constructor', message: 'constructor is not a known field' },
       ],
@@ -98,7 +102,7 @@ onEachServices('the payout to a recipient has its own fields', async (t, { call 
     t.match(answer, { status: 422, body: { data: { errors: [{ path }] } } }, JSON.stringify(changes));
   }
   const message =
-    'recipient must be an identifier of 3 to 64 characters: a letter, a digit or +, then letters, digits and . _ @ -';
+    'recipient must be an identifier of 3 to 64 characters: a letter, a digit or +, then letters, digits and . _ @ -, without anything that looks like an API key';
   for (const recipient of ['+1', '+234 801 234', 'ada+1@example.com', '-ab']) {
     t.match(
       await call(merchantA, 'POST', '/payouts', { body: { ...order, recipient } }),

@@ -1,6 +1,6 @@
 import { momentForm } from '../../rest/moment.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { keylessLine } from '../fields.js';
+import { keylessLine } from '../../rest/line.js';
 
 const mostPermissions = 100;
 const longestGraceSeconds = 30 * 24 * 60 * 60;

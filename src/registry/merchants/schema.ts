@@ -1,8 +1,7 @@
 import { keyPrefixes } from '../../policy/key-format.js';
-import { line } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { keylessLine } from '../fields.js';
+import { keylessLine, line } from '../../rest/line.js';
 import { confirmations } from './allowlists.js';
 
 const mostEntries = 1000;

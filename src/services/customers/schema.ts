@@ -1,4 +1,4 @@
-import { line } from '../../rest/line.js';
+import { keylessLine, line } from '../../rest/line.js';
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
@@ -19,8 +19,8 @@ const phone = Type.String({
 /** The body of `POST /dev/customers`. */
 export const newCustomerBody = Type.Object({
   email,
-  firstName: line(100, 'Ada'),
-  lastName: line(100, 'Obi'),
+  firstName: keylessLine(100, 'Ada'),
+  lastName: keylessLine(100, 'Obi'),
   phone: optional(phone),
 });
 
@@ -28,8 +28,8 @@ export const newCustomerBody = Type.Object({
 export const customerChangesBody = Type.Object(
   {
     email: Type.Optional(email),
-    firstName: Type.Optional(line(100, 'Ada')),
-    lastName: Type.Optional(line(100, 'Obi')),
+    firstName: Type.Optional(keylessLine(100, 'Ada')),
+    lastName: Type.Optional(keylessLine(100, 'Obi')),
     phone: optional(phone),
   },
   { minProperties: 1 },

@@ -1,4 +1,4 @@
-import { line } from '../../rest/line.js';
+import { keylessLine, noKeyIn, noKeyWords } from '../../rest/line.js';
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
@@ -12,7 +12,7 @@ const merchantId = Type.String({
 });
 
 /** The form of an operator's own reference of a movement. */
-export const referenceForm = /^(?!.*svc_(?:live|test)_)[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$/;
+export const referenceForm = new RegExp(`${noKeyIn}[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`);
 
 /** The body of a request for a wallet. */
 export const newWalletBody = Type.Object({
@@ -33,11 +33,10 @@ export const movementBody = Type.Object({
   merchantId: Type.Optional(merchantId),
   reference: Type.String({
     pattern: referenceForm,
-    description:
-      'a text of 1 to 100 letters, digits and . _ : / -, which begins with a letter or a digit and holds no key',
+    description: `1 to 100 letters, digits and . _ : / -, of which the first is a letter or a digit, ${noKeyWords}`,
     examples: ['deposit-2026-0042'],
   }),
-  reason: line(200, 'Deposit of 2026-01-31'),
+  reason: keylessLine(200, 'Deposit of 2026-01-31'),
 });
 
 /** The query of the list of wallets. */

@@ -1,4 +1,4 @@
-import { line } from '../../rest/line.js';
+import { keylessLine, noKeyIn, noKeyWords } from '../../rest/line.js';
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
@@ -7,8 +7,8 @@ import { createdQuery, ofWallet, upTo } from '../list-query.js';
 
 /** The merchant's own reference of a payout. In ASCII, so that none looks like another one in a different encoding of its letters. */
 const reference = Type.String({
-  pattern: /^[!-~]{1,64}$/,
-  description: '1 to 64 visible ASCII characters without spaces',
+  pattern: new RegExp(`${noKeyIn}[!-~]{1,64}$`),
+  description: `1 to 64 visible ASCII characters without spaces, and ${noKeyWords}`,
   examples: ['invoice-42'],
 });
 
@@ -22,9 +22,9 @@ export const bankPayoutBody = Type.Object({
   walletId: uuid,
   destinationBankCode: digits(3, 10, '058'),
   destinationAccountNumber: digits(5, 34, '0123456789'),
-  destinationAccountName: line(100),
+  destinationAccountName: keylessLine(100, 'Amina Okafor'),
   amount,
-  remarks: optional(line(255, 'Invoice 42')),
+  remarks: optional(keylessLine(255, 'Invoice 42')),
   reference: newReference,
 });
 
@@ -33,8 +33,8 @@ export const recipientPayoutBody = Type.Object({
   amount,
   currency,
   recipient: Type.String({
-    pattern: /^[A-Za-z0-9+][A-Za-z0-9._@-]{2,63}$/,
-    description: 'an identifier of 3 to 64 characters: a letter, a digit or +, then letters, digits and . _ @ -',
+    pattern: new RegExp(`${noKeyIn}[A-Za-z0-9+][A-Za-z0-9._@-]{2,63}$`),
+    description: `an identifier of 3 to 64 characters: a letter, a digit or +, then letters, digits and . _ @ -, ${noKeyWords}`,
     examples: ['+2348012345678'],
   }),
   reference: newReference,
