@@ -28,6 +28,31 @@ const answered = (received: string): unknown => {
   return [answer.status, answer.header('connection')];
 };
 
+t.test('in the delay of a drain connections are taken, and each ends with its response and not before', async (t) => {
+  const { gateway, drain, closeNow } = await startDraining(t);
+  const kept = connect(gateway.https, gateway.ca);
+  kept.write(request);
+  const [first] = (await once(kept, 'data')) as [Buffer];
+  t.notMatch(first.toString(), /connection: close/i, 'before, it is kept');
+
+  const drained = drain();
+  const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
+  t.match([ready.status, await ready.json()], [503, { status: 'not ready', problems: ['draining'] }]);
+  t.same(answered(await exchangeBytes(kept, request)), [200, 'close'], 'a kept connection has one more response');
+  t.same(
+    answered(await exchangeBytes(connect(gateway.https, gateway.ca), request)),
+    [200, 'close'],
+    'and so has a new one',
+  );
+
+  const idle = connect(gateway.https, gateway.ca);
+  await once(idle, 'secureConnect');
+  const idleClosed = once(idle.resume(), 'close');
+  closeNow();
+  await Promise.all([drained, idleClosed]);
+  await t.rejects(exchangeBytes(connect(gateway.https, gateway.ca), request), 'after it no connection is taken');
+});
+
 for (const listener of ['https', 'http'] as const) {
   t.test(`${listener}: a request that arrives as the drain closes connections gets its response`, async (t) => {
     const { gateway, drain, closeNow } = await startDraining(t);
