@@ -110,7 +110,7 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   t.equal(overdraft.status, 1);
   t.match(
     overdraft.stderr,
-    /The operators' API did not accept this \(1 problem\):\n {2}Insufficient wallet balance\. The reference \S+ stands for this refusal: order it again under another one\n$/,
+    /The operators' API did not accept this \(1 problem\):\n {2}Insufficient wallet balance\. The reference \S+ is used up: send the movement again with another one\n$/,
   );
 
   const list = await wallets('list', '--merchant', merchantId, '--currency', 'NGN', '--environment', 'live');
@@ -212,9 +212,9 @@ t.test('what is wrong with a command line is said before anything is sent', asyn
     '--reason',
     'x',
   );
-  t.match(sandbox.stderr, /The wallet is one of live, not of test/);
+  t.match(sandbox.stderr, /The wallet is in the environment live, not in test/);
   const stranger = await wallets('fund', id, '--amount', '5', ...inNaira, '--reason', 'x', '--merchant', 'm_2');
-  t.match(stranger.stderr, /The wallet is of the merchant m_1, not of m_2/);
+  t.match(stranger.stderr, /The wallet belongs to the merchant m_1, not to m_2/);
   t.equal(await balanceOf(services.database, id), 0);
 });
 

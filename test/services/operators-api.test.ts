@@ -143,8 +143,7 @@ onEachServices('what cannot be moved is refused by name, and moves nothing', asy
   t.match(await move('withdraw', walletId, 501), {
     ...{ status: 422, code: 'insufficient_balance' },
     body: {
-      message:
-        /^Insufficient wallet balance\. The reference \S+ stands for this refusal: order it again under another one$/,
+      message: /^Insufficient wallet balance\. The reference \S+ is used up: send the movement again with another one$/,
     },
   });
   t.match(await move('fund', randomUUID(), 1), { status: 404, code: 'wallet_not_found' });

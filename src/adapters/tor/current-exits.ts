@@ -8,7 +8,7 @@ export class CurrentExits {
   #list = new TorExitList([]);
   /** The digests of what is joined. */
   #joined = '';
-  /** Since when the youngest of them ages, in milliseconds since 1970. */
+  /** The date from which the age of the newest list counts, in milliseconds since 1970. */
   #expiresSince = -Infinity;
 
   constructor(readonly maxAgeMilliseconds: number) {}

@@ -23,8 +23,8 @@ export interface BalanceCheckOptions {
 }
 
 /**
- * Compares every balance with its entries, at the start and now and then. What does not agree is told and left as it is: which of
- * the two is right only people can find out.
+ * Compares every balance with its entries, at the start and every ten minutes. It reports a difference and mends none: only an operator
+ * can find out which of the two is right.
  */
 export class BalanceCheck {
   readonly #options: BalanceCheckOptions;

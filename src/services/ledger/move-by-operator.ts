@@ -17,7 +17,7 @@ export interface OperatorMovement {
   readonly amount: number;
   readonly currency: string;
   readonly environment: Environment;
-  /** Null: whoever has the wallet. */
+  /** Null: the wallet may belong to any merchant. */
   readonly merchantId: string | null;
   /** The operator's own, and no other entry's. Under it the movement happens once, however often it is ordered. */
   readonly reference: string;
@@ -63,7 +63,7 @@ export async function moveByOperator(
     return made;
   });
   if (typeof outcome !== 'string') return outcome;
-  const message = `${refusals[outcome]}. The reference ${order.reference} stands for this refusal: order it again under another one`;
+  const message = `${refusals[outcome]}. The reference ${order.reference} is used up: send the movement again with another one`;
   throw refused('amount', message, outcome);
 }
 
@@ -138,11 +138,15 @@ function fingerprintOf({ walletId, type, amount, reason }: WalletMovement): stri
 function ownerOf(wallet: WalletRow, { environment, currency, merchantId }: OperatorMovement): Tenant {
   const { merchant_id: owner, environment: actual } = wallet;
   if (environment !== actual)
-    throw refused('environment', `The wallet is one of ${actual}, not of ${environment}`, 'wrong_environment');
+    throw refused(
+      'environment',
+      `The wallet is in the environment ${actual}, not in ${environment}`,
+      'wrong_environment',
+    );
   if (currency !== wallet.currency)
     throw refused('currency', `The wallet is in ${wallet.currency}, not in ${currency}`, 'wrong_currency');
   if (merchantId !== null && merchantId !== owner)
-    throw refused('merchantId', `The wallet is of the merchant ${owner}, not of ${merchantId}`, 'wrong_merchant');
+    throw refused('merchantId', `The wallet belongs to the merchant ${owner}, not to ${merchantId}`, 'wrong_merchant');
   return { merchantId: owner, environment: actual };
 }
 

@@ -28,7 +28,7 @@ export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
     const each = await Promise.all(
       address.cluster.map((at) => inspectServer(inspection, at, 'keyStore.redis.cluster')),
     );
-    // Nodes lack the same rights: each is told once.
+    // The nodes of a Cluster mostly lack the same rights: each right is reported once.
     return each.flat().filter(({ message }, index, all) => all.findIndex((one) => one.message === message) === index);
   }
   const { hostname, port } = new URL(address.url);
@@ -76,7 +76,7 @@ async function inspectServer(inspection: Inspection, at: HostAndPort, place: str
     const isCluster = address.cluster !== null;
     const asksReplicas = !isCluster && address.sentinels === null && (hasReplicas || (address.replicas ?? 0) > 0);
     const within = { ...use, isCluster, asksReplicas };
-    // Whoever listens can do nothing else, so that takes a connection of its own.
+    // A connection that has subscribed takes no other command.
     const rights = await connected(whose, address, (listening) => missingRights(redis, listening, prefix, within));
     if ('fault' in rights) return [{ severity: 'error' as const, ...rights.fault }];
     const missing = rights.result;
@@ -163,7 +163,7 @@ async function connected<Result>(
     } catch (error) {
       const refusal = explainRefusal(error, whose, password !== null);
       if (refusal !== null) return { fault: refusal };
-      // Without the right to ping the connection is as good.
+      // A user without the right to PING can use the connection all the same.
       if (!(error as Error).message.startsWith('NOPERM')) throw error;
     }
     return { result: await act(redis, warning) };

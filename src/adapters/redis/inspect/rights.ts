@@ -98,7 +98,7 @@ async function refusalOf(act: () => Promise<unknown>): Promise<'command' | 'key'
     return null;
   } catch (error) {
     const { message } = error as Error;
-    // Of EXEC it is said behind EXECABORT.
+    // Where EXEC is refused, Redis puts the reason behind EXECABORT.
     if (!message.includes('NOPERM ')) return null;
     if (/access (?:a|one of the) channel/.test(message)) return 'channel';
     return /access (?:a|one of the) key/.test(message) ? 'key' : 'command';
