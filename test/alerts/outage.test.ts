@@ -1,10 +1,11 @@
+import { once } from 'node:events';
 import t from 'tap';
 import { until } from './rig.js';
 import { figure, openScenes, options, times } from './scenes.js';
 
 t.test('alerts on an outage of Redis fire by it, and none in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'outage');
-  const { admin, ask, caused, gateways, key, merchant, redis, registry } = scenes;
+  const { admin, ask, caused, gateways, key, merchant, redis, registry, start } = scenes;
   const [gateway] = gateways;
   const changed = { 'gateway 1': gateway };
   const count = (series: string) => figure(gateway, series);
@@ -31,11 +32,17 @@ t.test('alerts on an outage of Redis fire by it, and none in a quiet hour', opti
     () => undefined,
     async () => (await count('gateway_key_store_available')) === 0,
   );
+  // A registry that saw the loss knows every gateway; one that starts after it does not.
+  const ended = once(registry.child, 'exit');
+  registry.child.kill('SIGTERM');
+  await ended;
+  await redis.restart();
+  const later = await start('registry');
   await caused(
     ['RegistryRosterIncomplete'],
-    { registry },
-    () => redis.restart(),
-    async () => (await figure(registry, 'registry_roster_complete')) === 0,
+    { registry: later },
+    () => undefined,
+    async () => (await figure(later, 'registry_roster_complete')) === 0,
   );
   await until('a gateway serves again', async () => (await ask(gateway, { key })) === 200);
   scenes.evaluate();

@@ -84,12 +84,17 @@ t.test('alerts on records fire by their causes, and none in a quiet hour', optio
     return false;
   };
   await times(600, () => admin(registry, 'POST', '/merchants', { name: 'x'.repeat(100), status: 'ACTIVE' }));
-  await caused(['RegistryRepairPaused'], { registry }, async () => {
-    // What is asked for each second stays, and records go; by chance it is the other way round, and everything is written anew.
-    await client.config('SET', 'maxmemory-samples', '64');
-    await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
-    await until('repair is paused', () => isPausedWhileFull(), 120);
-  });
+  await caused(
+    ['RegistryRepairPaused'],
+    { registry },
+    async () => {
+      // What is asked for each second stays, and records go; by chance it is the other way round, and everything is written anew.
+      await client.config('SET', 'maxmemory-samples', '64');
+      await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
+      await until('repair is paused', () => isPausedWhileFull(), 120);
+    },
+    isPaused,
+  );
   await client.config('SET', 'maxmemory', '0');
   await client.config('SET', 'maxmemory-policy', 'noeviction');
 

@@ -106,7 +106,11 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
   };
   const minute = async (): Promise<Scrapes> => {
     await ordinary(rig, deployment);
-    for (const one of gateways) await until('it is ready', async () => (await figure(one, 'gateway_ready')) === 1);
+    for (const one of gateways) {
+      await until('it is ready', async () => (await figure(one, 'gateway_ready')) === 1);
+      const complete = 'gateway_record_preload_state{state="complete"}';
+      await until('it holds every record', async () => (await figure(one, complete)) === 1);
+    }
     return scrapeAll(parts);
   };
   await minute(); // the first request of each kind is behind
@@ -153,8 +157,14 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
     ): Promise<void> => {
       const before = await scrapeAll(changed);
       await act();
-      if (isSo !== undefined) await until(alerts.join(), isSo);
-      const after = await scrapeAll(changed);
+      let after = await scrapeAll(changed);
+      // Both before and behind the scrape: a state that comes and goes may be over in between.
+      if (isSo !== undefined)
+        await until(alerts.join(), async () => {
+          if (!(await isSo())) return false;
+          after = await scrapeAll(changed);
+          return isSo();
+        });
       for (const alert of alerts) caused.add(alert);
       const expected = alerts.flatMap((alert): Expectation[] => [
         { minute: causeMinute, fires: null, silent: alert },

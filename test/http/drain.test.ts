@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import {
   connect,
@@ -15,7 +16,10 @@ const request = requestBytes({ headers: [['x-api-key', liveKey]] }).replace('Con
 /** A gateway whose drain delay ends when `closeNow` is called. */
 async function startDraining(t: Parameters<typeof startTestGateway>[0]) {
   const upstream = await startUpstream(t);
-  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { limits: { drainTimeoutSeconds: 30 } },
+  });
   let closeNow: () => void = () => undefined;
   const delay = new Promise<void>((resolve) => {
     closeNow = resolve;
@@ -107,7 +111,10 @@ t.test('a response that had promised to keep its connection is followed by one m
   let received = '';
   kept.on('data', (chunk: Buffer) => (received += chunk.toString()));
   const ends = async (end: string): Promise<void> => {
-    while (!received.endsWith(end)) await once(kept, 'data');
+    while (!received.endsWith(end)) {
+      if (kept.closed) throw new Error(`the connection was closed after ${received}`);
+      await Promise.race([once(kept, 'data'), once(kept, 'close')]);
+    }
   };
   kept.write(request);
   await begun;
@@ -130,5 +137,6 @@ async function refusedSoon(port: number): Promise<void> {
     const socket = connect(port, null);
     await once(socket, 'connect');
     socket.destroy();
+    await wait(20);
   }
 }
