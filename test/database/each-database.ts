@@ -31,7 +31,8 @@ export async function createPostgresDatabase(t: Test): Promise<string> {
 
 /** Runs a statement outside the databases of the tests. */
 export async function onServer(statement: string): Promise<void> {
-  const client = new pg.Client({ connectionString: server, connectionTimeoutMillis: 2000 });
+  // No server refuses at once. One that is slow beside many tests is there all the same: nothing is skipped for that.
+  const client = new pg.Client({ connectionString: server, connectionTimeoutMillis: 30_000 });
   await client.connect();
   try {
     await client.query(statement);
