@@ -56,7 +56,7 @@ export async function createPostgres(t: Teardown): Promise<Database> {
   const server = new URL(process.env.POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432');
   const name = `mg_soak_${randomBytes(8).toString('hex')}`;
   const run = async (...statements: string[]): Promise<void> => {
-    const client = new pg.Client({ connectionString: server.href, connectionTimeoutMillis: 2000 });
+    const client = new pg.Client({ connectionString: server.href, connectionTimeoutMillis: 30_000 });
     await client.connect();
     try {
       for (const statement of statements) await client.query(statement);
