@@ -71,3 +71,27 @@ t.test('a certificate is replaced fifty times under load, and no request fails',
   t.ok(load.handshakes >= replacements && load.kept > 0);
   t.comment(`${load.handshakes} requests with a handshake each, ${load.kept} on one connection`);
 });
+
+t.test('a swap that comes while the files are read is no half of a pair', async (t) => {
+  const [first, second] = await Promise.all([makeCertificate(), makeCertificate()]);
+  const folder = t.testdir({
+    first: { 'tls.crt': first.cert, 'tls.key': first.key },
+    second: { 'tls.crt': second.cert, 'tls.key': second.key },
+    current: t.fixture('symlink', 'first'),
+  });
+  const file = (name: string): string => path.join(folder, 'current', name);
+  const gateway = await startTestGateway(t, {
+    config: { listen: { https: { certFile: file('tls.crt'), keyFile: file('tls.key') } } },
+  });
+  for (let count = 0; count < 100; count += 1) {
+    await symlink(count % 2 === 0 ? 'second' : 'first', path.join(folder, 'next'));
+    const looked = gateway.reloadTls();
+    for (let turns = count % 10; turns > 0; turns -= 1) await new Promise((resolve) => setImmediate(resolve));
+    await rename(path.join(folder, 'next'), path.join(folder, 'current'));
+    await looked;
+  }
+  t.same(
+    gateway.certificateChanges.filter(({ problem }) => problem !== null),
+    [],
+  );
+});

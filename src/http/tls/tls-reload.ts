@@ -74,7 +74,8 @@ export class TlsReload {
     let problem: string | null;
     let isReplaced = false;
     try {
-      const material = await readTlsMaterial(this.#files);
+      // A swap that came between two of these files is over when they are read again.
+      const material = await readTlsMaterial(this.#files).catch(() => readTlsMaterial(this.#files));
       const changed = material.digest !== this.#endpoint.material.digest;
       problem = changed ? problemOf(material, this.#clock.now()) : null;
       if (changed && problem === null) {
