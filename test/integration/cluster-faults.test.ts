@@ -74,11 +74,16 @@ t.test('registry and gateways heal a Cluster by themselves', { skip: withoutRedi
       const { answered: inForce } = await scene.revokeInForce(revoked);
       t.comment(`all decide after ${Math.round(decided - gone)} ms, in force after ${Math.round(inForce - gone)} ms`);
       await wait(1_000);
+      for (const watch of bad) {
+        await scene.until(
+          () => Promise.resolve(watch.seen.at(-1)?.status === 401),
+          'a bad key is called bad in the end',
+        );
+      }
       await Promise.all([...good, ...bad].map((watch) => watch.stop()));
       for (const [index, watch] of bad.entries()) {
         const from = index % 2 === 0 ? inForce : endedAt;
         t.ok((lastAccepted(watch) ?? -Infinity) < from, `${watch.seen.length} requests`);
-        t.equal(watch.seen.at(-1)?.status, 401);
       }
       for (const watch of good) {
         t.same(
