@@ -73,6 +73,12 @@ export async function startDeployment(
     readonly store?: RunningStore;
     /** Whether records are sealed. */
     readonly recordSecret?: boolean;
+    /** Further settings, as YAML. */
+    readonly settings?: string;
+    /** Whether bad keys are counted; not unless this says so. */
+    readonly throttles?: boolean;
+    /** The program whose gateways are started; that of this tree unless it is given. */
+    readonly gatewayProgram?: string;
   } = {},
 ): Promise<Deployment> {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-bench-'));
@@ -105,7 +111,7 @@ export async function startDeployment(
   http: null
   management: null
 ${options.recordSecret === true ? `keys: { recordSecretFile: ${file('record-secret.txt')} }` : ''}
-throttle: { enabled: false }
+throttle: { enabled: ${String(options.throttles === true)} }
 torExits: { enabled: false }
 accessLog: { destination: ${file('access.log')} }
 keyStore: { redis: { ${options.store?.config ?? `url: "${redis.url}"`} }, cache: { maxAgeSeconds: 600, unknownMaxAgeSeconds: 600 } }
@@ -113,11 +119,13 @@ registry: { listen: { port: 0 }, database: { url: "${options.databaseUrl ?? `sql
 upstreams: { transactions: { url: "http://127.0.0.1:${(upstream.address() as AddressInfo).port}" } }
 routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
 log: { level: info }
+${options.settings ?? ''}
 `,
   );
 
   async function start(command: string, started: RegExp): Promise<{ child: ChildProcess; match: string }> {
-    const child = spawn(process.execPath, [main, command, '--config', configFile, ...newInstallation(command)], {
+    const program = command === 'gateway' ? (options.gatewayProgram ?? main) : main;
+    const child = spawn(process.execPath, [program, command, '--config', configFile, ...newInstallation(command)], {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     t.teardown(async () => {

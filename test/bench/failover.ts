@@ -5,6 +5,7 @@ import { startDeployment, Teardowns, type Deployment, type GatewayProcess } from
 import { distributionOf, distributionText } from './figures.js';
 import { benchKey } from './key-file.js';
 import { openFixedRate } from './load/fixed-rate.js';
+import { requestWith } from './requests.js';
 import { benchKeyId, seedKeys } from './seed.js';
 
 // A planned failover with Sentinel beside requests: half of them with keys that each gateway holds, half with keys that it was never
@@ -161,10 +162,6 @@ try {
 
 function emptySeen(): Seen {
   return { latencies: [], others: [] };
-}
-
-function requestWith(keyNumber: number): string {
-  return `GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${benchKey(keyNumber)}\r\n\r\n`;
 }
 
 /** Has a gateway ask for the keys that it is to hold, and for the one that is revoked later. */

@@ -4,8 +4,8 @@ import { freePort } from '../adapters/redis-server.js';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { residentMebibytes, startDeployment, Teardowns, type Deployment, type GatewayProcess } from './deployment.js';
 import { distributionOf, distributionText, round } from './figures.js';
-import { benchKey } from './key-file.js';
 import { openFixedRate } from './load/fixed-rate.js';
+import { requestWith } from './requests.js';
 import { seedKeys } from './seed.js';
 
 // What gateways hold before it is asked for: what reading that does to requests beside it, by turns with a gateway that does not,
@@ -133,8 +133,4 @@ async function reaches({ state }: Preloading, expected: string): Promise<number>
   const began = performance.now();
   while ((await state()) !== expected) await wait(50);
   return round((performance.now() - began) / 1000);
-}
-
-function requestWith(number: number): string {
-  return `GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${benchKey(number)}\r\n\r\n`;
 }

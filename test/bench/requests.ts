@@ -135,3 +135,8 @@ async function lastSources(file: string, count: number): Promise<string[]> {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
+
+/** A GET with the key of a number, as it is sent. */
+export function requestWith(keyNumber: number): string {
+  return `GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${benchKey(keyNumber)}\r\n\r\n`;
+}

@@ -1,0 +1,152 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as wait } from 'node:timers/promises';
+import tls from 'node:tls';
+import { numberIn, optionsOf, say } from './command-line.js';
+import { residentMebibytes, startDeployment, Teardowns } from './deployment.js';
+import { distributionOf, distributionText } from './figures.js';
+import { AnswerReader } from './load/answer-reader.js';
+import type { Target } from './load/connection.js';
+import { requestWith } from './requests.js';
+import { seedKeys } from './seed.js';
+import type { Attack, Reached } from './siege/attackers.js';
+
+// A caller with a key beside others without one, who hold connections, trickle bodies and shake hands, from few addresses and from
+// many: how soon it gets its first response, and whether any of its requests gets none. `--program` names another build to compare with.
+
+const options = optionsOf({
+  ...{ idle: '10000', bodies: '500', handshakes: '300', addresses: '3,1000', connections: '10000', seconds: '20' },
+  ...{ opens: '500', 'ramp-seconds': '60', pause: '100', program: 'dist/cli/main.js' },
+});
+const seconds = numberIn('seconds', options.seconds);
+const rampSeconds = numberIn('ramp-seconds', options['ramp-seconds']);
+const pauseMilliseconds = numberIn('pause', options.pause);
+/** A request without a response after this time is lost. */
+const lostAfterMilliseconds = 10_000;
+
+const t = new Teardowns();
+try {
+  const results: Awaited<ReturnType<typeof besiege>>[] = [];
+  for (const addresses of options.addresses.split(',')) results.push(await besiege(numberIn('addresses', addresses)));
+  if (options.json) process.stdout.write(`${JSON.stringify(results)}\n`);
+  else for (const result of results) print(result);
+  if (results.some(({ caller }) => caller.lost > 0 || !(caller.firstMilliseconds <= 1000))) process.exitCode = 1;
+} finally {
+  await t.close();
+}
+
+async function besiege(addresses: number) {
+  const own = new Teardowns();
+  try {
+    const deployment = await startDeployment(own, {
+      settings: `limits: { connections: ${numberIn('connections', options.connections)} }`,
+      gatewayProgram: path.resolve(options.program),
+      throttles: true,
+    });
+    await seedKeys(deployment, 10);
+    const gateway = await deployment.startGateway();
+    const attack: Attack = {
+      ...{ port: gateway.target.port, addresses, idle: numberIn('idle', options.idle) },
+      ...{
+        bodies: numberIn('bodies', options.bodies),
+        handshakesPerSecond: numberIn('handshakes', options.handshakes),
+      },
+      ...{ opensPerSecond: numberIn('opens', options.opens), seconds: rampSeconds + 2 * seconds + 60 },
+    };
+    say(`${addresses} addresses without a key`);
+    const attackers = startAttackers(own, attack);
+    await Promise.race([attackers.full, wait(rampSeconds * 1000)]);
+    say(`the caller with a key begins`);
+    const caller = await callAlong(gateway.target);
+    const memory = await residentMebibytes(gateway.pid, 'VmHWM');
+    return { addresses, reached: await attackers.end(), memoryMebibytes: memory, caller };
+  } finally {
+    await own.close();
+  }
+}
+
+function startAttackers(t: Teardowns, attack: Attack): { full: Promise<void>; end: () => Promise<Reached> } {
+  const child = spawn(process.execPath, [path.resolve('dist-test/test/bench/siege/attackers.js')], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  child.stdin.write(`${JSON.stringify(attack)}\n`);
+  const lines: string[] = [];
+  const reader = createInterface({ input: child.stdout }).on('line', (line) => lines.push(line));
+  return {
+    full: once(reader, 'line').then(() => undefined),
+    async end() {
+      const closed = once(child, 'close');
+      child.stdin.end();
+      await closed;
+      return JSON.parse(lines.at(-1) ?? '{}') as Reached;
+    },
+  };
+}
+
+/** One new connection after the other, each with a request: a caller that begins while the others are there. */
+async function callAlong(target: Target) {
+  const begun = performance.now();
+  const end = begun + seconds * 1000;
+  const times: number[] = [];
+  const causes: Record<string, number> = {};
+  const asking: Promise<void>[] = [];
+  let first = NaN;
+  while (performance.now() < end) {
+    const sent = performance.now();
+    asking.push(
+      askOnce(target).then(
+        () => {
+          times.push(performance.now() - sent);
+          if (Number.isNaN(first)) first = performance.now() - begun;
+        },
+        (error: unknown) => {
+          const cause = (error as Error).message;
+          causes[cause] = (causes[cause] ?? 0) + 1;
+        },
+      ),
+    );
+    await wait(pauseMilliseconds);
+  }
+  await Promise.all(asking);
+  const lost = asking.length - times.length;
+  return {
+    requests: asking.length,
+    lost,
+    causes,
+    firstMilliseconds: Math.round(first),
+    milliseconds: distributionOf(times),
+  };
+}
+
+async function askOnce({ port, ca }: Target): Promise<void> {
+  const socket = tls.connect({ port, host: '127.0.0.1', servername: 'localhost', ...(ca === null ? {} : { ca }) });
+  const late = setTimeout(() => socket.destroy(new Error('no response in time')), lostAfterMilliseconds);
+  const reader = new AnswerReader();
+  const answered: { status: number | null } = { status: null };
+  socket.on('data', (chunk: Buffer) => {
+    answered.status = reader.take(chunk);
+    if (answered.status !== null) socket.end();
+  });
+  socket.once('secureConnect', () => {
+    socket.write(requestWith(3), 'latin1');
+  });
+  await once(socket, 'close').finally(() => {
+    clearTimeout(late);
+  });
+  if (answered.status === null) throw new Error('closed without a response');
+  if (answered.status !== 200) throw new Error(`status ${answered.status}`);
+}
+
+function print({ addresses, reached, memoryMebibytes, caller }: Awaited<ReturnType<typeof besiege>>): void {
+  process.stdout.write(
+    `${addresses} addresses without a key: ${reached.idle} idle connections and ${reached.bodies} bodies at the end, ${reached.opened} opened, ` +
+      `${reached.closedByOthers} closed by the gateway; ${reached.handshakes} handshakes and ${reached.refusedHandshakes} that were refused\n` +
+      `the caller with a key: first response after ${caller.firstMilliseconds} ms; ${caller.lost} of ${caller.requests} without one ` +
+      `${JSON.stringify(caller.causes)}\n` +
+      `milliseconds with a new connection each: ${distributionText(caller.milliseconds)}\n` +
+      `memory of the gateway at most: ${memoryMebibytes} MiB\n`,
+  );
+}
