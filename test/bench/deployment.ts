@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
@@ -25,6 +25,7 @@ interface AdminAnswer {
 export interface GatewayProcess {
   readonly pid: number;
   readonly target: Target;
+  readonly process: ChildProcess;
   /** Asks with a key and gives the status. */
   ask(key: string): Promise<number>;
 }
@@ -79,6 +80,12 @@ export async function startDeployment(
     readonly throttles?: boolean;
     /** The program whose gateways are started; that of this tree unless it is given. */
     readonly gatewayProgram?: string;
+    /** A module that Node loads into gateways before their own, with a channel to this process. */
+    readonly gatewayPreload?: string;
+    /** Whether the addresses of callers are compared with Tor exits: with one, that is none of theirs. */
+    readonly torExits?: boolean;
+    /** Whether gateways sign who calls. */
+    readonly signs?: boolean;
   } = {},
 ): Promise<Deployment> {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-bench-'));
@@ -101,6 +108,14 @@ export async function startDeployment(
     writeFile(file('cert.txt'), cert),
     writeFile(file('key.txt'), key, { mode: 0o600 }),
     writeFile(file('token.txt'), token, { mode: 0o600 }),
+    writeFile(
+      file('signing-key.txt'),
+      generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }),
+      {
+        mode: 0o600,
+      },
+    ),
+    writeFile(file('exits.txt'), '185.220.101.1\n'),
     writeFile(file('record-secret.txt'), randomBytes(32).toString('hex'), { mode: 0o600 }),
   ]);
   const configFile = file('config.yaml');
@@ -112,7 +127,8 @@ export async function startDeployment(
   management: null
 ${options.recordSecret === true ? `keys: { recordSecretFile: ${file('record-secret.txt')} }` : ''}
 throttle: { enabled: ${String(options.throttles === true)} }
-torExits: { enabled: false }
+torExits: { ${options.torExits === true ? `sources: [${file('exits.txt')}], snapshotFile: ${file('exits.json')}` : 'enabled: false'} }
+${options.signs === true ? `identity: { signingKeyFile: ${file('signing-key.txt')} }` : ''}
 accessLog: { destination: ${file('access.log')} }
 keyStore: { redis: { ${options.store?.config ?? `url: "${redis.url}"`} }, cache: { maxAgeSeconds: 600, unknownMaxAgeSeconds: 600 } }
 registry: { listen: { port: 0 }, database: { url: "${options.databaseUrl ?? `sqlite:${file('registry.db')}`}" }, tokenFile: ${file('token.txt')} }
@@ -125,9 +141,15 @@ ${options.settings ?? ''}
 
   async function start(command: string, started: RegExp): Promise<{ child: ChildProcess; match: string }> {
     const program = command === 'gateway' ? (options.gatewayProgram ?? main) : main;
-    const child = spawn(process.execPath, [program, command, '--config', configFile, ...newInstallation(command)], {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
+    const preload = command === 'gateway' ? options.gatewayPreload : undefined;
+    const ownArguments = [program, command, '--config', configFile, ...newInstallation(command)];
+    const child = spawn(
+      process.execPath,
+      preload === undefined ? ownArguments : ['--import', preload, ...ownArguments],
+      {
+        stdio: ['ignore', 'ignore', 'pipe', ...(preload === undefined ? [] : ['ipc' as const])],
+      },
+    );
     t.teardown(async () => {
       if (child.exitCode !== null || child.signalCode !== null) return;
       child.kill('SIGKILL');
@@ -143,10 +165,10 @@ ${options.settings ?? ''}
         const found = started.exec(log)?.[1];
         if (found === undefined) return;
         clearTimeout(late);
-        child.stderr.off('data', look).resume();
+        child.stderr?.off('data', look).resume();
         resolve(found);
       };
-      child.stderr.on('data', look);
+      child.stderr?.on('data', look);
       child.once('exit', () => {
         reject(new Error(`${command} ended: ${log}`));
       });
@@ -201,7 +223,7 @@ ${options.settings ?? ''}
       while ((await ask('svc_live_nobody')) !== 401) {
         if (performance.now() > readyBy) throw new Error('the gateway did not become ready');
       }
-      return { pid: child.pid ?? 0, target: { port: where.port, ca: cert }, ask };
+      return { pid: child.pid ?? 0, process: child, target: { port: where.port, ca: cert }, ask };
     },
     async run(...args) {
       const child = spawn(

@@ -1,0 +1,36 @@
+import t from 'tap';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { Teardowns } from '../bench/deployment.js';
+import { totalsOf, traceWays, ways } from './trace.js';
+
+/** How much of the gateway a request may run through: whoever changes it has to have read that. To be lowered, not raised. */
+const most: Readonly<Record<string, { readonly files: number; readonly functions: number; readonly lines: number }>> = {
+  get: { files: 95, functions: 290, lines: 1700 },
+  denied: { files: 75, functions: 192, lines: 1050 },
+  post: { files: 97, functions: 305, lines: 1790 },
+};
+
+t.test(
+  'a request runs through no more of the gateway than it did',
+  { skip: withoutRedis, timeout: 240_000 },
+  async (t) => {
+    const own = new Teardowns();
+    t.teardown(() => own.close());
+    t.same(Object.keys(most), Object.keys(ways));
+    const traces = await traceWays(own, Object.values(ways));
+    for (const [index, [name, bounds]] of Object.entries(most).entries()) {
+      const trace = traces[index];
+      if (trace === undefined) throw new Error(`no trace of ${name}`);
+      const totals = totalsOf(trace);
+      t.comment(`${trace.title}: ${JSON.stringify(totals)}`);
+      for (const what of ['files', 'functions', 'lines'] as const)
+        t.ok(totals[what] <= bounds[what], `${trace.title}: ${totals[what]} ${what}, at most ${bounds[what]}`);
+      const [decides, forwards] = ['policy/evaluate.ts', 'http/proxy.ts'].map((file) =>
+        trace.functions.findIndex((ran) => ran.file === file),
+      );
+      t.ok((decides ?? -1) > 0, 'the decision is on the way');
+      if (name === 'denied') t.equal(forwards, -1, 'and nothing is forwarded');
+      else t.ok((forwards ?? -1) > (decides ?? -1), 'before it is forwarded');
+    }
+  },
+);

@@ -1,0 +1,210 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import type { Profiler } from 'node:inspector';
+import path from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import tls from 'node:tls';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { startDeployment, type GatewayProcess, type Teardowns } from '../bench/deployment.js';
+import { benchKey } from '../bench/key-file.js';
+import { AnswerReader } from '../bench/load/answer-reader.js';
+import { seedKeys } from '../bench/seed.js';
+import type { Place, Question } from './probe.js';
+
+/** A function that ran in each of the requests. */
+export interface RanFunction {
+  /** Of the source, below src. */
+  readonly file: string;
+  readonly name: string;
+  /** How many lines of the built file ran in it, without those of functions inside it. */
+  readonly lines: number;
+  /** Calls in one request, on average. */
+  readonly calls: number;
+}
+
+/** What ran in equal requests, in the order of the first call of each function. */
+export interface Trace {
+  readonly title: string;
+  readonly functions: readonly RanFunction[];
+}
+
+/** Requests whose way is looked at, on one connection, after others of their kind. */
+interface Way {
+  readonly title: string;
+  readonly status: number;
+  readonly bytes: string;
+}
+
+const requests = 20;
+const warmUps = 50;
+const head = (line: string, key: string): string => `${line} HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${key}\r\n`;
+const body = '{"amount":1250,"currency":"NGN"}';
+
+/** The ways of a request through the gateway that are looked at, by name. */
+export const ways: Readonly<Record<string, Way>> = {
+  get: { title: 'an accepted GET', status: 200, bytes: `${head('GET /v1/transactions', benchKey(1))}\r\n` },
+  denied: {
+    ...{ title: 'a 401 for an unknown key', status: 401 },
+    bytes: `${head('GET /v1/transactions', benchKey(900))}\r\n`,
+  },
+  post: {
+    ...{ title: 'an accepted POST', status: 200 },
+    bytes: `${head('POST /v1/transactions', benchKey(1))}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  },
+};
+
+/** Runs a gateway with Redis, registry and an upstream, and looks which of its functions the requests of some ways run. */
+export async function traceWays(t: Teardowns, wanted: readonly Way[]): Promise<Trace[]> {
+  const preload = pathToFileURL(path.resolve('dist-test/test/trace/probe.js')).href;
+  const deployment = await startDeployment(t, {
+    ...{ throttles: true, torExits: true, signs: true, gatewayPreload: preload },
+  });
+  await seedKeys(deployment, 10);
+  const gateway = await deployment.startGateway();
+  const caller = await Caller.open(gateway);
+  t.teardown(() => {
+    caller.close();
+  });
+  // What ran of all ways before the order of any: the debugger that tells it has functions compiled anew, which counts less.
+  const ran: Ran[][] = [];
+  for (const way of wanted) ran.push(await caller.whatRuns(way));
+  const traces: Trace[] = [];
+  for (const [index, way] of wanted.entries()) {
+    const functions = ran[index] ?? [];
+    const order = await caller.orderOf(way, functions);
+    const inOrder = [...new Set([...order, ...functions.keys()])];
+    traces.push({ title: way.title, functions: inOrder.flatMap((number) => functions[number]?.seen ?? []) });
+  }
+  return traces;
+}
+
+/** A connection to a gateway, and the channel to the probe in it. */
+class Caller {
+  readonly #gateway: GatewayProcess;
+  readonly #socket: tls.TLSSocket;
+
+  private constructor(gateway: GatewayProcess, socket: tls.TLSSocket) {
+    this.#gateway = gateway;
+    this.#socket = socket;
+  }
+
+  static async open(gateway: GatewayProcess): Promise<Caller> {
+    const { port, ca } = gateway.target;
+    const socket = tls.connect({ port, host: '127.0.0.1', servername: 'localhost', ...(ca === null ? {} : { ca }) });
+    await once(socket, 'secureConnect');
+    return new Caller(gateway, socket);
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+
+  async whatRuns(way: Way): Promise<Ran[]> {
+    await this.#send(way, warmUps);
+    while (await this.#isWarmingUp()) await wait(100);
+    await this.#ask({ ask: 'begin' });
+    await this.#send(way, requests);
+    return (await this.#taken()).flatMap(functionsThatRan);
+  }
+
+  /** @returns indexes of functions, by their first calls in one request */
+  async orderOf(way: Way, functions: readonly Ran[]): Promise<number[]> {
+    await this.#ask({ ask: 'follow', functions: functions.map(({ place }) => place) });
+    await this.#ask({ ask: 'forget' });
+    await this.#send(way, 1);
+    return (await this.#ask({ ask: 'followed' })) as number[];
+  }
+
+  async #send(way: Way, count: number): Promise<void> {
+    for (let index = 0; index < count; index += 1) await request(this.#socket, way);
+    await wait(20); // its line of the access log is written after the response
+  }
+
+  async #ask(question: Question): Promise<unknown> {
+    const answered = once(this.#gateway.process, 'message');
+    this.#gateway.process.send(question);
+    const [result] = (await answered) as [unknown];
+    return result;
+  }
+
+  async #taken(): Promise<Profiler.ScriptCoverage[]> {
+    return (await this.#ask({ ask: 'taken' })) as Profiler.ScriptCoverage[];
+  }
+
+  /** Whether the gateway makes requests of its own, as it does when it has started. */
+  async #isWarmingUp(): Promise<boolean> {
+    await this.#ask({ ask: 'begin' });
+    await wait(100);
+    const own = (await this.#taken()).find(({ url }) => url.endsWith('/dist/http/warm-up.js'));
+    return own?.functions.some(({ ranges: [whole] }) => (whole?.count ?? 0) > 0) === true;
+  }
+}
+
+async function request(socket: tls.TLSSocket, { bytes, status }: Way): Promise<void> {
+  const reader = new AnswerReader();
+  socket.write(bytes, 'latin1');
+  for (;;) {
+    const [chunk] = (await once(socket, 'data')) as [Buffer];
+    const answered = reader.take(chunk);
+    if (answered === null) continue;
+    if (answered !== status) throw new Error(`answered ${answered} in place of ${status}`);
+    return;
+  }
+}
+
+interface Ran {
+  readonly seen: RanFunction;
+  readonly place: Place;
+}
+
+/** The functions of a script that ran in each request, and what of each ran. */
+function functionsThatRan({ scriptId, url, functions }: Profiler.ScriptCoverage): Ran[] {
+  const built = fileURLToPath(url);
+  const text = readFileSync(built, 'utf8');
+  const starts = lineStarts(text);
+  // The innermost range says of a character how often it ran, and of which function it is.
+  const owners = new Int32Array(text.length).fill(-1);
+  const ranges = functions
+    .flatMap(({ ranges }, owner) => ranges.map((range) => ({ ...range, owner })))
+    .toSorted((one, other) => one.startOffset - other.startOffset || other.endOffset - one.endOffset);
+  for (const { startOffset, endOffset, count, owner } of ranges)
+    owners.fill(count >= requests ? owner : -1, startOffset, endOffset);
+  return functions.flatMap(({ functionName, ranges: [whole] }, owner): Ran[] => {
+    if (whole === undefined || whole.count < requests || (functionName === '' && whole.startOffset === 0)) return [];
+    const [first, last] = [lineAt(starts, whole.startOffset), lineAt(starts, whole.endOffset)];
+    let lines = 0;
+    for (let line = first; line <= last; line += 1) {
+      const end = starts[line + 1] ?? text.length;
+      for (let at = starts[line] ?? 0; at < end; at += 1) {
+        if (owners[at] !== owner || text.charAt(at).trim() === '') continue;
+        lines += 1;
+        break;
+      }
+    }
+    const file = path.relative('dist', built).replace(/\.js$/, '.ts');
+    const place = {
+      ...{ scriptId, line: first, column: whole.startOffset - (starts[first] ?? 0) },
+      ...{ endLine: last, endColumn: whole.endOffset - (starts[last] ?? 0) },
+    };
+    const calls = Math.round(whole.count / requests);
+    return [{ seen: { file, name: functionName === '' ? '(unnamed)' : functionName, lines, calls }, place }];
+  });
+}
+
+function lineStarts(text: string): number[] {
+  return [0, ...[...text.matchAll(/\n/g)].map(({ index }) => index + 1)];
+}
+
+function lineAt(starts: readonly number[], offset: number): number {
+  return starts.findLastIndex((start) => start <= offset);
+}
+
+/** How many files, functions and lines ran. */
+export function totalsOf({ functions }: Trace): { files: number; functions: number; lines: number; calls: number } {
+  return {
+    files: new Set(functions.map(({ file }) => file)).size,
+    functions: functions.length,
+    lines: functions.reduce((sum, { lines }) => sum + lines, 0),
+    calls: functions.reduce((sum, { calls }) => sum + calls, 0),
+  };
+}
