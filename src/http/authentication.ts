@@ -58,6 +58,8 @@ export interface AuthenticationHookOptions extends FactSources {
 export function authenticationHook(options: AuthenticationHookOptions) {
   return ({ exchange }: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void => {
     const goOn = (denial: DenialCode | null): void => {
+      if (denial === null && exchange.credential !== null)
+        exchange.connection.place?.accepted(exchange.credential.merchantId);
       exchange.decided();
       if (denial === null) done();
       else sendFailure(reply, denialFailure(denial));

@@ -3,6 +3,7 @@ import { TLSSocket } from 'node:tls';
 import type { IpAddress } from '../policy/ip-address.js';
 import { cut } from '../telemetry/serialise.js';
 import { parseRemoteAddress } from './client-address.js';
+import type { ConnectionPlace } from './connections/connection-limiter.js';
 
 /** What a connection is; the same for all of its requests. Asked early, because a closed socket knows it no more. */
 export interface ConnectionFacts {
@@ -13,6 +14,8 @@ export interface ConnectionFacts {
    * the balancer's own address stands there for a client that it does not know, who would else choose one.
    */
   readonly mayForward: boolean;
+  /** Its place in the limits of its listener; null where there is no listener. */
+  readonly place: ConnectionPlace | null;
   /** Null on a plain connection. */
   readonly tls: TlsFacts | null;
 }
@@ -26,11 +29,11 @@ interface TlsFacts {
 }
 
 /** Where a connection comes from, as its first bytes and its socket say. */
-export type ConnectionOrigin = Pick<ConnectionFacts, 'remote' | 'mayForward'>;
+export type ConnectionOrigin = Pick<ConnectionFacts, 'remote' | 'mayForward' | 'place'>;
 
 /** The origin of a connection without a PROXY header. */
-export function originOf(socket: Socket): ConnectionOrigin {
-  return { remote: parseRemoteAddress(socket.remoteAddress), mayForward: true };
+export function originOf(socket: Socket, place: ConnectionPlace | null = null): ConnectionOrigin {
+  return { remote: parseRemoteAddress(socket.remoteAddress), mayForward: true, place };
 }
 
 const known = new WeakMap<Socket, ConnectionFacts>();

@@ -2,15 +2,17 @@ import type http from 'node:http';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { createServer as createNodeServer } from '../node/http.js';
+import type { IpAddress } from '../policy/ip-address.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
 import { serveConnect } from './connect-requests.js';
 import { noteConnection, originOf } from './connection-facts.js';
 import type { ConnectionOrigin } from './connection-facts.js';
-import { ConnectionsPerAddress } from './connections-per-address.js';
-import type { Connections } from './connections.js';
+import type { ConnectionLimiter } from './connections/connection-limiter.js';
+import type { Connections } from './connections/connections.js';
 import { servedMethod } from './known-method.js';
 import { LeanRequest } from './lean-request.js';
 import { readProxyHeader } from './proxy-protocol/read-header.js';
+import { sourceOf } from './source.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
 import { tlsRefusals } from './tls/tls-refusal.js';
 
@@ -22,8 +24,6 @@ export interface ConnectionLimits {
   readonly requestTimeoutSeconds: number;
   readonly answerTimeoutSeconds: number;
   readonly keepAliveTimeoutSeconds: number;
-  readonly connections: number;
-  readonly connectionsPerAddress: number;
 }
 
 /** Why a connection was closed before it could carry a request, or in the middle of too many. */
@@ -48,6 +48,7 @@ export interface ServerOptions {
   /** Whose connections are not counted by address. */
   readonly trustedProxies: IpRanges;
   readonly connections: Connections;
+  readonly limiter: ConnectionLimiter;
   readonly onRefusedConnection: (why: RefusedConnection) => void;
 }
 
@@ -57,7 +58,7 @@ export interface ServerOptions {
  * before HTTP are done. HTTP/2 is left to proxies in front: Node's drops header fields with invalid values without notice.
  */
 export function createServer(handler: http.RequestListener, options: ServerOptions): http.Server {
-  const { limits, tls, proxyProtocolFrom, connections, onRefusedConnection } = options;
+  const { limits, tls, proxyProtocolFrom, trustedProxies, connections, limiter, onRefusedConnection } = options;
   const server = createHttpServer(handler, limits);
   const headersTimeout = limits.headersTimeoutSeconds * 1000;
 
@@ -69,6 +70,7 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
   };
   const startTls = tls?.accept({
     onSecure: (socket: TLSSocket, origin) => {
+      if (origin.place !== null) origin.place.socket = socket;
       noteConnection(socket, origin);
       startHttp1(socket, 0);
     },
@@ -76,42 +78,65 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
       onRefusedConnection(`tls_${reason}`);
     },
   });
-  const perAddress = new ConnectionsPerAddress(limits.connectionsPerAddress, options.trustedProxies);
   const start = (socket: Socket, origin: ConnectionOrigin, bufferedBytes: number): void => {
-    if (!perAddress.take(socket, origin.remote)) {
-      socket.destroy();
-      onRefusedConnection('address_limit');
-    } else if (startTls !== undefined) startTls(socket, origin);
+    if (startTls !== undefined) startTls(socket, origin);
     else {
       noteConnection(socket, origin);
       startHttp1(socket, bufferedBytes);
     }
   };
+  const refuse = (socket: Socket, why: RefusedConnection): void => {
+    socket.destroy();
+    onRefusedConnection(why);
+  };
+  /** Trusted proxies speak for many callers, and are no source. */
+  const sourceIn = (remote: IpAddress | null): string | null =>
+    remote === null || trustedProxies.contains(remote) ? null : sourceOf(remote);
   server.on('connection', (socket: Socket) => {
     connections.opened(socket);
     socket.on('error', () => undefined); // whoever reads it hears of its end; while nobody does, it would end the process
-    const own = originOf(socket);
-    if (proxyProtocolFrom === null) {
-      start(socket, own, 0);
-    } else if (own.remote === null) {
+    const { remote } = originOf(socket);
+    const source = sourceIn(remote);
+    if (remote === null) {
       socket.destroy(); // gone before it was accepted, as the health checks of some balancers are
-    } else if (!proxyProtocolFrom.contains(own.remote)) {
-      socket.destroy();
-      onRefusedConnection('proxy_untrusted');
-    } else {
-      readProxyHeader(socket, headersTimeout, {
-        onHeader: (source, bufferedBytes) => {
-          const origin = source === null ? { ...own, mayForward: false } : { remote: source, mayForward: true };
-          start(socket, origin, bufferedBytes);
-        },
-        onRefused: () => {
-          onRefusedConnection('proxy_header');
-        },
-      });
+      return;
     }
-  });
-  server.on('drop', () => {
-    onRefusedConnection('connection_limit');
+    // What is refused for itself makes no other connection close.
+    if (proxyProtocolFrom?.contains(remote) === false) {
+      refuse(socket, 'proxy_untrusted');
+      return;
+    }
+    if (source !== null && limiter.isFull(source)) {
+      refuse(socket, 'address_limit');
+      return;
+    }
+    const place = limiter.admit(socket);
+    if (place === null) {
+      refuse(socket, 'connection_limit');
+      return;
+    }
+    socket.once('close', () => {
+      place.release();
+    });
+    if (proxyProtocolFrom === null) {
+      if (source !== null) place.countFor(source);
+      start(socket, { remote, mayForward: true, place }, 0);
+      return;
+    }
+    readProxyHeader(socket, headersTimeout, {
+      onHeader: (named, bufferedBytes) => {
+        const behind = sourceIn(named);
+        if (behind !== null && limiter.isFull(behind)) {
+          refuse(socket, 'address_limit');
+          return;
+        }
+        if (behind !== null) place.countFor(behind);
+        start(socket, { remote: named ?? remote, mayForward: named !== null, place }, bufferedBytes);
+      },
+      onRefused: () => {
+        onRefusedConnection('proxy_header');
+      },
+    });
   });
   return server;
 }
@@ -135,7 +160,6 @@ function createHttpServer(handler: http.RequestListener, limits: ConnectionLimit
     serve,
   );
   server.maxHeadersCount = 0; // header bytes are limited; a limit of their number would drop a proxy's X-Forwarded-For
-  server.maxConnections = limits.connections;
   // The default would ask for the body before anybody has looked at the key.
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);

@@ -112,7 +112,12 @@ async function answerFor(key: string, exchange: Exchange, sources: DecisionSourc
 /** A request as Node would have handed it over. */
 function exchangeOf({ method, target, headers, remote, tls, at }: DescribedRequest): Exchange {
   const socket = new Socket();
-  setConnectionFacts(socket, { remote, mayForward: true, tls: tls ? { version: null, cipher: '' } : null });
+  setConnectionFacts(socket, {
+    remote,
+    mayForward: true,
+    place: null,
+    tls: tls ? { version: null, cipher: '' } : null,
+  });
   const request = new IncomingMessage(socket);
   request.method = method;
   request.url = target;

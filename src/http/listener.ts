@@ -5,7 +5,9 @@ import type { IpRanges } from '../policy/ip-ranges.js';
 import { authenticationHook } from './authentication.js';
 import type { AuthenticationHookOptions } from './authentication.js';
 import { GatewayError } from './errors.js';
-import { Connections } from './connections.js';
+import { ConnectionLimiter, evictionDetail } from './connections/connection-limiter.js';
+import type { ConnectionCounts } from './connections/connection-limiter.js';
+import { Connections } from './connections/connections.js';
 import { createServer } from './create-server.js';
 import type { ConnectionLimits, RefusedConnection } from './create-server.js';
 import { atEndOfTurn } from './end-of-turn.js';
@@ -28,7 +30,7 @@ export interface ListenerOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** Signs who calls for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
-  readonly limits: ConnectionLimits & UploadLimits;
+  readonly limits: ConnectionLimits & ConnectionCounts & UploadLimits;
   readonly clock: Clock;
   /** Null: plain HTTP. */
   readonly tls: TlsEndpoint | null;
@@ -53,6 +55,7 @@ const methodsWithBodies = ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 export interface Listener {
   readonly app: FastifyInstance;
   readonly connections: Connections;
+  readonly limiter: ConnectionLimiter;
 }
 
 /** Builds one listener of the gateway; it does not listen yet. */
@@ -61,9 +64,18 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   const ownHeaderList = Object.entries(ownHeaders).flat();
   const { trustedProxies } = options.authentication;
   const connections = new Connections();
+  const limiter = new ConnectionLimiter(limits);
   const app = Fastify({
     serverFactory: (handler) =>
-      createServer(handler, { limits, tls, proxyProtocolFrom, trustedProxies, connections, onRefusedConnection }),
+      createServer(handler, {
+        limits,
+        tls,
+        proxyProtocolFrom,
+        trustedProxies,
+        connections,
+        limiter,
+        onRefusedConnection,
+      }),
     clientErrorHandler: (error, socket) => {
       const refused = answerProtocolError(error, socket, connections.hasAsked(socket), ownHeaders);
       if (refused !== null) options.onRefused(refused);
@@ -96,6 +108,8 @@ export async function createListener(options: ListenerOptions): Promise<Listener
 
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = new Exchange(request.raw, reply.raw, request.originalUrl, options.clock.now());
+    const { place } = exchange.connection;
+    place?.requestBegan();
     request.exchange = exchange;
     exchange.answerHeaders.push(...ownHeaderList);
     exchange.beforeAnswer = beforeAnswer;
@@ -103,13 +117,14 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     exchange.whenOver(() => {
       options.onExchange(exchange);
       connections.answerEnded(exchange);
+      place?.requestEnded();
       endTurn(exchange);
     });
     const turn = (alive: boolean): void => {
       if (alive) {
         // Not Fastify's onResponse: that is silent about a caller who hung up and an answer that broke off.
         reply.raw.on('close', () => {
-          exchange.closed(connections.areCutOff ? endOfDrain : null);
+          exchange.closed(reasonOfEnd(connections, exchange));
         });
         done();
       } else {
@@ -135,5 +150,11 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     connections.closeUnused();
   });
   await app.ready();
-  return { app, connections };
+  return { app, connections, limiter };
+}
+
+/** Why the gateway itself closed the connection of a request; null where it did not. */
+function reasonOfEnd({ areCutOff }: Connections, { connection }: Exchange): string | null {
+  if (areCutOff) return endOfDrain;
+  return connection.place?.isEvicted === true ? evictionDetail : null;
 }

@@ -4,6 +4,7 @@ import type { HeldFigures, KeyStore, PreloadFigures, RecordFigures, TorExits, Tr
 import type { LineSink } from '../telemetry/line-sink.js';
 import { GatewayMetrics } from '../telemetry/metrics.js';
 import type { Build } from '../telemetry/process-metrics.js';
+import { evictions } from './connections/connection-limiter.js';
 import { refusedConnections } from './create-server.js';
 import type { Listener } from './listener.js';
 import type { Readiness } from './readiness.js';
@@ -114,6 +115,24 @@ export function showLoad(
 ): void {
   metrics.gaugeByWord('gateway_connections', 'Connections that are open, by listener.', 'listener', () =>
     Object.fromEntries([...listeners].map(([name, { connections }]) => [name, connections.size])),
+  );
+  metrics.gaugeByWord(
+    'gateway_connections_without_key',
+    'Open connections that never had an accepted request, by listener; those of trusted proxies do not count.',
+    'listener',
+    () => Object.fromEntries([...listeners].map(([name, { limiter }]) => [name, limiter.withoutKey])),
+  );
+  metrics.counterByWord(
+    'gateway_connections_evicted_total',
+    'Connections that were closed to make room for another one, by reason.',
+    'reason',
+    () =>
+      Object.fromEntries(
+        evictions.map((reason) => [
+          reason,
+          [...listeners.values()].reduce((sum, { limiter }) => sum + limiter.evicted[reason], 0),
+        ]),
+      ),
   );
   metrics.gaugeByWord(
     'gateway_upstream_requests_in_flight',

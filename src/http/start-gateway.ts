@@ -11,7 +11,7 @@ import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import { openBrakes } from './brakes.js';
-import { drainDelay } from './connections.js';
+import { drainDelay } from './connections/connections.js';
 import { listen } from './listen.js';
 import type { ListenAddress } from './listen.js';
 import { createListener } from './listener.js';

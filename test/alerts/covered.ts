@@ -18,6 +18,7 @@ export const covered = {
     'GatewayVanished',
     'GatewayNotReady',
     'GatewayConnectionsFull',
+    'GatewayConnectionsEvicted',
     'GatewayOverloaded',
     'GatewaySlow',
     'GatewaySlowDecisions',

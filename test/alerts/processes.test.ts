@@ -1,4 +1,5 @@
 import Database from 'libsql';
+import net from 'node:net';
 import tls from 'node:tls';
 import path from 'node:path';
 import t from 'tap';
@@ -43,6 +44,18 @@ t.test('alerts on processes fire by their causes, and none in a quiet hour', opt
       }
     },
     async () => (await figure(narrow, 'gateway_connections_refused_total{reason="connection_limit"}')) > 0,
+  );
+  await caused(
+    ['GatewayConnectionsEvicted'],
+    { 'gateway 1': narrow },
+    () => {
+      for (let count = 0; count < 6; count += 1) {
+        const socket = net.connect({ port: narrow.ports.http ?? 0, host: '127.0.0.1', localAddress: '127.0.0.2' });
+        socket.on('error', () => undefined);
+        t.teardown(() => socket.destroy());
+      }
+    },
+    async () => (await figure(narrow, 'gateway_connections_evicted_total{reason="without_key"}')) > 0,
   );
   await narrow.kill();
 

@@ -392,7 +392,7 @@ t.test('whoever does not get through a handshake is closed, counted and not logg
   const metrics = await metricsOf(gateway);
   t.match(metrics, /reason="tls_plain_http"\} 1\n/);
   t.match(metrics, /reason="tls_timeout"\} 3\n/);
-  t.match(metrics, /reason="connection_limit"\} 1\n/, 'connections count before their handshake');
+  t.match(metrics, /_evicted_total\{reason="without_key"\} 1\n/, 'connections count before their handshake');
   t.same(gateway.lines, []);
   t.equal((await ask(gateway, {})).status, 401, 'and the next one is served');
 });

@@ -137,7 +137,9 @@ export const limits = section(
       minimum: 1,
       maximum: 1_000_000,
       default: 10_000,
-      description: 'Open connections of clients, of each listener. Further ones are closed at once.',
+      description:
+        'Open connections of clients, of each listener. A further one makes one close that never had an accepted request, ' +
+        'or an idle one of a merchant that holds more than half of all. If there is none, it is closed at once.',
     }),
     connectionsPerAddress: Type.Integer({
       minimum: 1,

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
-import { breakOff } from './break-off.js';
-import type { Exchange } from './exchange.js';
-import { newestExchange } from './pipeline.js';
+import { breakOff } from '../break-off.js';
+import type { Exchange } from '../exchange.js';
+import { newestExchange } from '../pipeline.js';
 import { Roster } from './roster.js';
 
 /** A connection, and since when it is open or ready, in milliseconds of `performance.now()`. */

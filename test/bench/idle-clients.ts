@@ -1,0 +1,46 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import net from 'node:net';
+import type { Socket } from 'node:net';
+import tls from 'node:tls';
+
+// A child process that holds idle connections from one address, tells when all are there, and how many were closed.
+
+/** What the child holds. */
+export interface IdleOrder {
+  readonly port: number;
+  readonly from: string;
+  readonly count: number;
+  /** The certificate that is trusted; null: plain TCP. */
+  readonly caFile: string | null;
+  /** What each connection sends before it is idle; empty: nothing. */
+  readonly request: string;
+}
+
+const atATime = 32;
+const order = JSON.parse(process.argv[2] ?? '') as IdleOrder;
+const { port, from, count, caFile, request } = order;
+const secureContext = caFile === null ? null : tls.createSecureContext({ ca: readFileSync(caFile) });
+const sockets: Socket[] = [];
+let closed = 0;
+
+await Promise.all(Array.from({ length: atATime }, (_, index) => openEach(index)));
+process.send?.({ open: sockets.length - closed });
+process.once('disconnect', () => process.exit());
+
+async function openEach(first: number): Promise<void> {
+  for (let index = first; index < count; index += atATime) {
+    const plain = net.connect({ port, host: '127.0.0.1', localAddress: from });
+    const socket =
+      secureContext === null ? plain : tls.connect({ socket: plain, secureContext, servername: 'localhost' });
+    plain.on('error', () => undefined);
+    socket.on('error', () => undefined).once('close', () => (closed += 1));
+    sockets.push(socket);
+    const left = once(socket, 'close');
+    await Promise.race([once(socket, secureContext === null ? 'connect' : 'secureConnect'), left]);
+    if (request === '') continue;
+    socket.write(request);
+    await Promise.race([once(socket, 'data'), left]);
+    socket.resume();
+  }
+}
