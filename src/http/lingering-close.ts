@@ -30,7 +30,8 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
   const mayContinue = (): boolean => {
     const isWithinLimits =
       socket.bytesRead - readBefore <= limits.bodyBytes && exchange.duration < limits.requestTimeoutSeconds * 1000;
-    return isWithinLimits && !request.complete && !isEnding();
+    // Who was too slow has had its time.
+    return isWithinLimits && exchange.outcome !== 'request_timeout' && !request.complete && !isEnding();
   };
   closeAfterResponse(exchange, mayContinue);
   response.once('finish', () => request.resume());

@@ -9,6 +9,7 @@ import { refusedConnections } from './create-server.js';
 import type { Listener } from './listener.js';
 import type { Readiness } from './readiness.js';
 import type { OpenTls } from './tls/open-tls.js';
+import type { BodyBuffers } from './upstream/body-buffers.js';
 import type { Upstream } from './upstream/upstream.js';
 
 /** The parts of a gateway that count by themselves. */
@@ -112,7 +113,9 @@ export function showLoad(
   metrics: GatewayMetrics,
   listeners: ReadonlyMap<string, Listener>,
   upstreams: ReadonlyMap<string, Upstream>,
+  buffers: BodyBuffers,
 ): void {
+  showBodies(metrics, upstreams, buffers);
   metrics.gaugeByWord('gateway_connections', 'Connections that are open, by listener.', 'listener', () =>
     Object.fromEntries([...listeners].map(([name, { connections }]) => [name, connections.size])),
   );
@@ -157,5 +160,23 @@ export function showLoad(
     'Connections that were closed because the service sent bytes that no request had asked for, by upstream.',
     'upstream',
     () => Object.fromEntries([...upstreams].map(([name, { unsolicited }]) => [name, unsolicited])),
+  );
+}
+
+/** Shows the memory that bodies take which have not arrived yet, and which bodies were given up. */
+function showBodies(metrics: GatewayMetrics, upstreams: ReadonlyMap<string, Upstream>, buffers: BodyBuffers): void {
+  metrics.gauge(
+    'gateway_buffered_body_bytes',
+    'Bytes of request bodies that have not arrived yet.',
+    () => buffers.bytes,
+  );
+  metrics.counterByWord(
+    'gateway_bodies_refused_total',
+    'Request bodies that were given up, by reason: memory, as that for bodies was used up; slow, as too little came of one that has a place.',
+    'reason',
+    () => ({
+      memory: buffers.refused,
+      slow: [...upstreams.values()].reduce((sum, { slowBodies }) => sum + slowBodies, 0),
+    }),
   );
 }

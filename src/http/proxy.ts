@@ -121,6 +121,7 @@ class ProxiedRequest implements UpstreamRequest {
   }
 
   onBody(bytes: number): void {
+    if (this.#exchange.requestBodyBytes === 0) this.#sentAt = performance.now(); // until then it was its client's to send
     this.#exchange.requestBodyBytes += bytes;
   }
 

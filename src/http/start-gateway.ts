@@ -25,6 +25,7 @@ import { createRouteTable } from './routes.js';
 import { openTls } from './tls/open-tls.js';
 import type { OpenTls } from './tls/open-tls.js';
 import type { CertificateChange } from './tls/tls-reload.js';
+import { BodyBuffers, bufferedBodyBytes } from './upstream/body-buffers.js';
 import { openUpstreams } from './upstream/open-upstreams.js';
 import { WarmUp, type WarmUpEnd } from './warm-up.js';
 
@@ -94,7 +95,8 @@ export async function startGateway(
   ports: GatewayPorts,
   onWarm: WarmUpEnd | null = null,
 ): Promise<RunningGateway> {
-  const upstreams = await openUpstreams(config, ports.onUnsolicitedBytes).catch(async (error: unknown) => {
+  const buffers = new BodyBuffers(bufferedBodyBytes);
+  const upstreams = await openUpstreams(config, buffers, ports.onUnsolicitedBytes).catch(async (error: unknown) => {
     await closePorts(ports);
     throw error;
   });
@@ -158,7 +160,7 @@ export async function startGateway(
 
   const { https, http, management } = config.listen;
   const listeners = new Map<string, Listener>();
-  showLoad(metrics, listeners, upstreams);
+  showLoad(metrics, listeners, upstreams, buffers);
   const open = async (listener: Listener, name: string, at: ListenAddress): Promise<AddressInfo> => {
     listeners.set(name, listener);
     return listen(listener.app, name, at);

@@ -17,6 +17,7 @@ import { createListener } from './listener.js';
 import type { Listener, ListenerOptions } from './listener.js';
 import { RequestLog } from './request-log.js';
 import { createRouteTable } from './routes.js';
+import { BodyBuffers } from './upstream/body-buffers.js';
 import { Upstream } from './upstream/upstream.js';
 
 /** What the requests of a warm-up meet of the gateway that it is for. */
@@ -180,6 +181,7 @@ function credentialFor(environment: Environment): Credential {
 function upstreamAt(url: string, maxBodyBytes: number): Upstream {
   return new Upstream({
     ...{ name, url, timeoutSeconds: 1, maxInFlight: atATime, ca: null, maxBodyBytes },
+    ...{ minBodyBytesPerSecond: 1, buffers: new BodyBuffers(maxBodyBytes) },
     ...{ boundIdle: atATime, readsBodies: true, restMilliseconds: 0, onUnsolicited: () => undefined },
   });
 }

@@ -8,6 +8,8 @@ export const covered = {
     'GatewayUpstreamUnavailable',
     'GatewayUpstreamBusy',
     'GatewayUpstreamOutOfStep',
+    'GatewayBodyMemoryFull',
+    'GatewayBodiesSlow',
     'GatewayInternalErrors',
     'RegistryTokenRefused',
     'ServicesFailing',

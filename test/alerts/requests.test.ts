@@ -1,10 +1,13 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import https from 'node:https';
+import net from 'node:net';
+import type { Socket } from 'node:net';
 import path from 'node:path';
 import Database from 'libsql';
 import t from 'tap';
 import { startTestGateway } from '../http/harness.js';
+import { until } from './rig.js';
 import { askServices, exit, figure, openScenes, options, times, unknownKey } from './scenes.js';
 
 t.test('alerts on requests fire by their causes, and none in a quiet hour', options, async (t) => {
@@ -62,6 +65,35 @@ t.test('alerts on requests fire by their causes, and none in a quiet hour', opti
     }),
     async () => (await figure(gateway, 'gateway_upstream_unsolicited_bytes_total{upstream="payouts"}')) > 0,
   );
+
+  const roomy = await start('gateway', {
+    ...{ limits: { eventLoopDelayMilliseconds: 0 }, rateLimit: { requestsPerSecond: null, shared: false } },
+    upstreams: { payouts: { maxInFlight: 64 } },
+  });
+  /** Begins bodies over plain HTTP, as from a proxy that ended TLS, and leaves them so. */
+  const beginBodies = (count: number, declared: number, sent: number): Socket[] =>
+    Array.from({ length: count }, () => {
+      const socket = net.connect({ port: roomy.ports.http ?? 0, host: '127.0.0.1' }).on('error', () => undefined);
+      const proxied = 'x-forwarded-for: 203.0.113.9\r\nx-forwarded-proto: https\r\n';
+      socket.write(`POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${key}\r\n${proxied}`);
+      socket.write(`Content-Length: ${declared}\r\n\r\n${'x'.repeat(sent)}`);
+      return socket;
+    });
+  for (const [alert, reason, enough, open] of [
+    ['GatewayBodyMemoryFull', 'memory', 1, () => beginBodies(1_100, 65_536, 65_000)],
+    ['GatewayBodiesSlow', 'slow', 16, () => beginBodies(16, 100_000, 70_000)],
+  ] as const) {
+    const opened: Socket[] = [];
+    await caused(
+      [alert],
+      { 'gateway 1': roomy },
+      () => void opened.push(...open()),
+      async () => (await figure(roomy, `gateway_bodies_refused_total{reason="${reason}"}`)) >= enough,
+    );
+    for (const socket of opened) socket.destroy();
+    await until('they are gone', async () => (await figure(roomy, 'gateway_buffered_body_bytes')) === 0);
+  }
+  await roomy.kill();
 
   const database = new Database(path.join(folder, 'services.db'));
   t.teardown(() => database.close());

@@ -136,6 +136,7 @@ t.test('each option of the contract is there, with its default', (t) => {
     'limits.bodyBytes = 1048576',
     'limits.headersTimeoutSeconds = 10',
     'limits.requestTimeoutSeconds = 30',
+    'limits.minBodyBytesPerSecond = 4096',
     'limits.answerTimeoutSeconds = 120',
     'limits.connections = 10000',
     'limits.connectionsPerAddress = 4096',

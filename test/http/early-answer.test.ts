@@ -35,14 +35,14 @@ async function soon(comes: () => boolean): Promise<boolean> {
 }
 
 // What came of a body behind its answer was not read, and nothing behind it: the next request waited for half a minute.
-t.test('behind an answer that comes before the body, the connection carries its next request', async (t) => {
+t.test('behind a refusal that comes before the body, the connection carries its next request', async (t) => {
   const gateway = await startHasty(t);
   for (const protocol of protocols) {
     const { socket, received } = open(gateway, protocol);
-    socket.write(post(40_000, 10_000));
-    t.ok(await soon(() => received().endsWith('{}')), `${protocol}: the early answer`);
+    socket.write(post(40_000, 10_000).replace('/v1/dev/customers/1', '/v1/nowhere'));
+    t.ok(await soon(() => received().includes('"Not found"')), `${protocol}: the refusal`);
     socket.write('a'.repeat(30_000) + post(2));
-    t.ok(await soon(() => received().split('HTTP/1.1 200 OK').length === 3), `${protocol}: the next answer`);
+    t.ok(await soon(() => received().includes('HTTP/1.1 200 OK')), `${protocol}: the next answer`);
     socket.destroy();
   }
 });

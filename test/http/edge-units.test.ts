@@ -1,10 +1,8 @@
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
-import { PassThrough } from 'node:stream';
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
-import { Cancellation } from '../../src/http/cancellation.js';
 import { denialFailure, errorFailure } from '../../src/http/envelope.js';
 import { GatewayError, gatewayErrors } from '../../src/http/errors.js';
 import type { GatewayErrorCode } from '../../src/http/errors.js';
@@ -13,7 +11,6 @@ import { readDecisiveHeaders } from '../../src/http/request-headers.js';
 import { requestIdOf } from '../../src/http/request-id.js';
 import { hasFixedSegments, splitTarget } from '../../src/http/request-path.js';
 import { forwardableHeaders, returnableHeaders } from '../../src/http/reserved-headers.js';
-import { readSmallBody } from '../../src/http/upstream/small-body.js';
 import { denials } from '../../src/policy/denials.js';
 import type { DenialCode } from '../../src/policy/denials.js';
 
@@ -662,34 +659,4 @@ t.test('an error carries what operators see apart from what callers see', (t) =>
   t.match(error, { name: 'GatewayError', code: 'upstream_failed', message: 'payouts: connect ECONNREFUSED', cause });
   t.notMatch(errorFailure(error.code).body, /ECONNREFUSED|payouts/);
   t.end();
-});
-
-// The deadline is one of silence: a small body that took longer was 408, for nothing having come, and a larger one was not.
-t.test('each piece of a small body puts off the deadline until it is over', async (t) => {
-  const deadline = setTimeout(() => undefined, 1_000_000);
-  t.teardown(() => {
-    clearTimeout(deadline);
-  });
-  let putOff = 0;
-  deadline.refresh = () => {
-    putOff += 1;
-    return deadline;
-  };
-  const body = new PassThrough();
-  const whole = readSmallBody(body, () => true, new Cancellation(), deadline);
-  for (const piece of ['a', 'b', 'c']) {
-    body.write(piece);
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  t.equal(putOff, 3);
-  body.end();
-  t.equal((await whole).toString(), 'abc');
-
-  const given = new Cancellation();
-  const rest = new PassThrough();
-  const never = readSmallBody(rest, () => true, given, deadline);
-  given.cancel(new GatewayError('request_timeout', 'too late'));
-  rest.write('a');
-  await t.rejects(never, { code: 'request_timeout' });
-  t.equal(putOff, 3, 'one that is given up puts nothing off');
 });

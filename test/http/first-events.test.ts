@@ -22,6 +22,7 @@ t.test(
         'GatewayAccessLogShared',
         'GatewayInternalErrors',
         'GatewayUpstreamOutOfStep',
+        'GatewayBodiesSlow',
         'GatewayKeysExposed',
         'RegistryRecordsForged',
         'RegistryRecordsMissing',

@@ -496,7 +496,9 @@ t.test('a caller who leaves in the middle of an upload closed it; the upstream d
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const socket = connect(gateway.https, gateway.ca);
-  socket.write(`POST /v1/payouts HTTP/1.1\r\nHost: a\r\nx-api-key: ${liveKey}\r\nContent-Length: 99999\r\n\r\n{`);
+  socket.write(
+    `POST /v1/payouts HTTP/1.1\r\nHost: a\r\nx-api-key: ${liveKey}\r\nContent-Length: 99999\r\n\r\n${'x'.repeat(70_000)}`,
+  );
   while (upstream.sockets.size === 0) await new Promise((resolve) => setImmediate(resolve));
   socket.end();
   while (gateway.lines.length === 0) await new Promise((resolve) => setImmediate(resolve));

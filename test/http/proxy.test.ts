@@ -475,7 +475,7 @@ t.test('an upload that its caller breaks off is not carried out', async (t) => {
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const socket = connect(gateway.https, gateway.ca);
   socket.write(
-    `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nContent-Length: 100000\r\n\r\n{"amount":`,
+    `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nContent-Length: 100000\r\n\r\n{"amount":${' '.repeat(70_000)}`,
   );
   while (upstream.sockets.size === 0) await new Promise((resolve) => setImmediate(resolve));
   const closed = closeOf(upstream);

@@ -9,6 +9,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { Cancellation } from '../../src/http/cancellation.js';
 import { GatewayError } from '../../src/http/errors.js';
 import type { UpstreamAnswer } from '../../src/http/upstream/answer-reader.js';
+import { BodyBuffers } from '../../src/http/upstream/body-buffers.js';
 import { Upstream } from '../../src/http/upstream/upstream.js';
 import type { UpstreamOptions, UpstreamRequest } from '../../src/http/upstream/upstream.js';
 import { startBareUpstream } from './harness.js';
@@ -44,6 +45,7 @@ function open(t: Teardown, url: string, options: Partial<UpstreamOptions> = {}):
   const defaults = {
     ...{ name: 'service', timeoutSeconds: 60, maxInFlight: 8, ca: null, maxBodyBytes: 2 * large },
     ...{ boundIdle: 8, readsBodies: false, restMilliseconds: 0, onUnsolicited: () => undefined },
+    ...{ minBodyBytesPerSecond: 1, buffers: new BodyBuffers(2 * large) },
   };
   const upstream = new Upstream({ ...defaults, url, ...options });
   t.teardown(() => upstream.close(0));
@@ -337,7 +339,7 @@ t.test('large uploads share a connection, and leave no listener on it', async (t
   const note = (warning: Error): void => void warnings.push(warning);
   process.on('warning', note);
   t.teardown(() => process.off('warning', note));
-  const size = 40_000;
+  const size = 80_000; // longer than what is buffered
   for (const bodyBytes of [size, null]) {
     const service = await startService(t, (socket) => {
       let received = '';
@@ -363,7 +365,7 @@ t.test('an answer that comes before the whole of its request ends the connection
     const service = await startService(t, (socket) => socket.once('data', () => socket.write(ok)));
     const upstream = open(t, service.url);
     const body = new PassThrough();
-    body.write(Buffer.alloc(20_000));
+    body.write(Buffer.alloc(70_000));
     t.equal(await ask(upstream, { method: 'POST', body, bodyBytes }), 'ok');
     t.equal(await ask(upstream), 'ok');
     t.equal(service.sockets.length, 2);
@@ -374,7 +376,7 @@ t.test('an answer that comes before the whole of its request ends the connection
 });
 
 t.test('a body that is not as long as its head says never passes for a whole one, nor for a request', async (t) => {
-  const size = 20_000;
+  const size = 80_000;
   for (const [bodyBytes, sent] of [
     [size, [Buffer.alloc(size), Buffer.from('GET /forged HTTP/1.1\r\n\r\n')]],
     [size, [Buffer.alloc(size - 1)]],
@@ -495,7 +497,7 @@ t.test('while a service takes no connections, callers who come and go leave noth
     const leaving = Array.from({ length: maxInFlight }, () => {
       const cancellation = new Cancellation();
       const body = new PassThrough();
-      body.write(Buffer.alloc(20_000));
+      body.write(Buffer.alloc(70_000));
       return { cancellation, body, asked: ask(upstream, { method: 'POST', body, cancellation }) };
     });
     if (round === 0) await until(() => service.sockets.length === maxInFlight);

@@ -125,6 +125,14 @@ export const limits = section(
       default: 30,
       description: 'How long a client may take to send a whole request, and may take nothing of an answer.',
     }),
+    minBodyBytesPerSecond: Type.Integer({
+      minimum: 1,
+      maximum: 1_073_741_824,
+      default: 4096,
+      description:
+        'How many bytes a second a client has to send of a body above 64 KiB, on average over five seconds in which the ' +
+        'gateway waits for it: such a body takes a place at its service while it arrives. A slower one is answered with 408.',
+    }),
     answerTimeoutSeconds: Type.Integer({
       minimum: 1,
       maximum: 86_400,

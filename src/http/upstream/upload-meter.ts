@@ -1,41 +1,63 @@
 import { Transform } from 'node:stream';
 import type { Readable } from 'node:stream';
 import { GatewayError } from '../errors.js';
+import { BodyRate } from './body-rate.js';
 import type { UpstreamRequest } from './upstream.js';
 
-/** Passes a client's body on, piece by piece, and ends it where it grows past the limit or its client goes away. */
+const lookMilliseconds = 1_000;
+
+/** What an upload may take. */
+export interface UploadLimits {
+  readonly maxBodyBytes: number;
+  /** How many bytes a second its client has to send, on average over some seconds. */
+  readonly minBodyBytesPerSecond: number;
+  /** Called when it ends because its client was slower. */
+  onSlowBody(): void;
+}
+
+/**
+ * Passes a client's body on, piece by piece, and ends it where it grows past the limit, or its client goes away or is too slow:
+ * it has a place all the while.
+ */
 export class UploadMeter extends Transform {
   readonly #request: Pick<UpstreamRequest, 'onBody' | 'onUploadEnd' | 'bodyIsWhole'>;
-  readonly #maxBytes: number;
+  readonly #limits: UploadLimits;
   readonly #deadline: NodeJS.Timeout;
   #bytes = 0;
 
-  /** @param deadline of silence, put off by each piece */
+  /**
+   * @param begin what has come of the body already
+   * @param deadline of silence, put off by each piece
+   */
   constructor(
     request: Pick<UpstreamRequest, 'onBody' | 'onUploadEnd' | 'bodyIsWhole'>,
-    body: Readable,
-    maxBytes: number,
+    begin: Buffer,
+    rest: Readable,
+    limits: UploadLimits,
     deadline: NodeJS.Timeout,
   ) {
     super();
     this.#request = request;
-    this.#maxBytes = maxBytes;
+    this.#limits = limits;
     this.#deadline = deadline;
     // Not `pipeline`: that would destroy the client's socket together with the body, and the answer could not be given.
     const end = (): void => {
       if (!this.writableEnded) this.destroy(new GatewayError('client_closed', 'the client went away'));
     };
-    body.once('close', end);
+    const looks = this.#watch(new BodyRate(limits.minBodyBytesPerSecond, begin.length));
+    rest.once('close', end);
     this.once('close', () => {
-      body.off('close', end).unpipe(this);
+      clearInterval(looks);
+      rest.off('close', end).unpipe(this);
       request.onUploadEnd();
     });
-    body.pipe(this);
+    this.write(begin);
+    rest.pipe(this);
   }
 
   /** Whether the next piece is the client's to send. */
   get waitsForClient(): boolean {
-    return !this.writableEnded && this.readableLength === 0;
+    return !this.writableEnded && this.readableLength === 0 && this.readableFlowing === true;
   }
 
   override _transform(
@@ -46,12 +68,22 @@ export class UploadMeter extends Transform {
     this.#bytes += chunk.length;
     this.#deadline.refresh();
     this.#request.onBody(chunk.length);
-    if (this.#bytes > this.#maxBytes) {
-      done(new GatewayError('body_too_large', `the body is longer than ${this.#maxBytes} bytes`));
+    const { maxBodyBytes } = this.#limits;
+    if (this.#bytes > maxBodyBytes) {
+      done(new GatewayError('body_too_large', `the body is longer than ${maxBodyBytes} bytes`));
     } else done(null, chunk);
   }
 
   override _flush(done: (error: Error | null) => void): void {
     done(this.#request.bodyIsWhole() ? null : new GatewayError('client_closed', 'the client cut the body short'));
+  }
+
+  #watch(rate: BodyRate): NodeJS.Timeout {
+    return setInterval(() => {
+      if (!rate.isTooLow(this.#bytes, this.waitsForClient)) return;
+      this.#limits.onSlowBody();
+      const detail = `less of the body came than ${this.#limits.minBodyBytesPerSecond} bytes a second`;
+      this.destroy(new GatewayError('request_timeout', detail));
+    }, lookMilliseconds);
   }
 }

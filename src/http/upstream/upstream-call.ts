@@ -7,12 +7,12 @@ import type { AnswerTarget, UpstreamAnswer } from './answer-reader.js';
 import { CrossedWithEnd } from './connection.js';
 import type { ConnectionPool } from './connection-pool.js';
 import { writeRequestHead } from './request-head.js';
-import { readSmallBody, smallBodyBytes } from './small-body.js';
 import { UploadMeter } from './upload-meter.js';
+import type { UploadLimits } from './upload-meter.js';
 import type { UpstreamOptions, UpstreamRequest } from './upstream.js';
 
 /** Where a request goes. */
-export interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds' | 'maxBodyBytes'> {
+export interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds'>, UploadLimits {
   /** What the upstream is called in the request. */
   readonly host: string;
   readonly pool: Pick<ConnectionPool, 'send' | 'isDistrusted'>;
@@ -27,7 +27,6 @@ export class UpstreamCall implements AnswerTarget {
   readonly #giveBack: () => void;
   readonly #deadline: NodeJS.Timeout;
   #upload: UploadMeter | null = null;
-  #isReading = false;
   #hasFailed = false;
   /** Whether it was sent a second time. */
   #isRepeated = false;
@@ -42,29 +41,18 @@ export class UpstreamCall implements AnswerTarget {
     }, to.timeoutSeconds * 1000);
   }
 
-  /** Sends it. */
-  start(): void {
-    const { body, bodyBytes, cancellation } = this.#request;
-    const whole = body === null ? null : this.#request.bodyAtHand();
-    if (body === null) {
-      this.#send(null);
-    } else if (whole !== null) {
-      this.#request.onBody(whole.length);
-      this.#send(whole);
-    } else if (bodyBytes !== null && bodyBytes <= smallBodyBytes) {
-      this.#isReading = true;
-      readSmallBody(body, () => this.#request.bodyIsWhole(), cancellation, this.#deadline)
-        .then((whole) => {
-          this.#isReading = false;
-          this.#request.onBody(whole.length);
-          this.#deadline.refresh();
-          this.#send(whole);
-        })
-        .catch((error: unknown) => {
-          this.failed(error);
-        });
+  /**
+   * Sends it.
+   * @param begin what has come of its body; null where it has none
+   * @param rest what is still to come behind that; null where nothing is
+   */
+  start(begin: Buffer | null, rest: Readable | null): void {
+    if (begin === null) this.#send(null);
+    else if (rest === null) {
+      this.#request.onBody(begin.length);
+      this.#send(begin);
     } else {
-      this.#upload = new UploadMeter(this.#request, body, this.#to.maxBodyBytes, this.#deadline);
+      this.#upload = new UploadMeter(this.#request, begin, rest, this.#to, this.#deadline);
       this.#send(this.#upload);
     }
   }
@@ -132,7 +120,7 @@ export class UpstreamCall implements AnswerTarget {
 
   #timedOut(): void {
     const { name, timeoutSeconds } = this.#to;
-    const code = this.#isReading || this.#upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
+    const code = this.#upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
     this.#request.cancellation.cancel(new GatewayError(code, `${name}: nothing came for ${timeoutSeconds} s`));
   }
 }

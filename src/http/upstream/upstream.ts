@@ -2,6 +2,8 @@ import type { Readable } from 'node:stream';
 import type { Cancellation } from '../cancellation.js';
 import type { GatewayError } from '../errors.js';
 import type { UpstreamAnswer } from './answer-reader.js';
+import type { BodyBuffers } from './body-buffers.js';
+import { bufferBody } from './buffer-body.js';
 import { ConnectionPool } from './connection-pool.js';
 import { FairShare } from './fair-share.js';
 import { UpstreamCall } from './upstream-call.js';
@@ -22,6 +24,10 @@ export interface UpstreamOptions {
   /** PEM of the authority that signed its certificate; null: those that Node trusts. */
   readonly ca: Buffer | null;
   readonly maxBodyBytes: number;
+  /** How many bytes a second a client has to send of a long body, on average over some seconds. */
+  readonly minBodyBytesPerSecond: number;
+  /** Where bodies wait until they have arrived. */
+  readonly buffers: BodyBuffers;
   /** How long a connection rests before it carries another request, in milliseconds. */
   readonly restMilliseconds: number;
   /** Called when it sent bytes that no request had asked for. */
@@ -44,7 +50,7 @@ export interface UpstreamRequest {
   readonly cancellation: Cancellation;
   /** Hears the size of each piece of the body that is passed on. */
   onBody(bytes: number): void;
-  /** Takes the body, where all of it has come already; null where some is to be waited for. */
+  /** Takes the body, where all of it has come already; null where some is to be waited for, or there is none. */
   bodyAtHand(): Buffer | null;
   /** Whether all of the body has come, asked when it ends: half of one must not pass for a whole one. */
   bodyIsWhole(): boolean;
@@ -56,13 +62,14 @@ export interface UpstreamRequest {
   onHeaders(): void;
   /** Hears the answer: the whole of it, or its headers and a body that is still to come. */
   answered(answer: UpstreamAnswer): void;
-  /** Hears, in place of an answer: upstream_failed, upstream_timeout, body_too_large, client_closed, request_timeout, or
-   * the reason of the cancellation. */
+  /** Hears, in place of an answer: upstream_busy, upstream_failed, upstream_timeout, overloaded, body_too_large,
+   * client_closed, request_timeout, or the reason of the cancellation. */
   failed(error: GatewayError): void;
 }
 
 /**
- * One upstream: a pool of connections, places for requests in flight and a deadline on silence. What writes is sent at
+ * One upstream: a pool of connections, places for requests in flight and a deadline on silence. A request takes its place when
+ * its body has arrived, or 64 KiB of a longer one. What writes is sent at
  * most once, ever: of a request whose connection broke nobody knows whether it was carried out. What only reads is sent
  * once more where a connection that was kept has ended without a byte for it.
  */
@@ -74,9 +81,13 @@ export class Upstream {
   repeated = 0;
   /** How many times it sent bytes that no request had asked for. */
   unsolicited = 0;
+  /** How many bodies came too slowly. */
+  slowBodies = 0;
+  readonly #options: UpstreamOptions;
 
   constructor(options: UpstreamOptions) {
-    const { name, url, timeoutSeconds, maxInFlight, maxBodyBytes } = options;
+    const { name, url, timeoutSeconds, maxInFlight, maxBodyBytes, minBodyBytesPerSecond } = options;
+    this.#options = options;
     const origin = new URL(url);
     this.#places = new FairShare(maxInFlight);
     this.#pool = new ConnectionPool({
@@ -91,10 +102,14 @@ export class Upstream {
       name,
       timeoutSeconds,
       maxBodyBytes,
+      minBodyBytesPerSecond,
       host: origin.host,
       pool: this.#pool,
       onRepeat: () => {
         this.repeated += 1;
+      },
+      onSlowBody: () => {
+        this.slowBodies += 1;
       },
     };
   }
@@ -114,7 +129,25 @@ export class Upstream {
    * @throws GatewayError upstream_busy; then it hears nothing
    */
   send(request: UpstreamRequest): void {
-    new UpstreamCall(this.#to, request, this.#places.take(request.merchantId)).start();
+    const { body } = request;
+    const whole = body === null ? null : request.bodyAtHand();
+    if (body === null || whole !== null) {
+      this.#start(request, whole, null);
+      return;
+    }
+    bufferBody(request, body, this.#options, (begin, rest) => {
+      try {
+        this.#start(request, begin, rest);
+      } catch (error) {
+        request.onUploadEnd();
+        request.failed(error as GatewayError);
+      }
+    });
+  }
+
+  /** @throws GatewayError upstream_busy */
+  #start(request: UpstreamRequest, begin: Buffer | null, rest: Readable | null): void {
+    new UpstreamCall(this.#to, request, this.#places.take(request.merchantId)).start(begin, rest);
   }
 
   /** Lets what is under way end, for a caller who has left as well, and cuts off what has not by then. */

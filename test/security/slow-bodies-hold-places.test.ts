@@ -1,0 +1,254 @@
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { setTimeout as wait } from 'node:timers/promises';
+import t from 'tap';
+import { Cancellation } from '../../src/http/cancellation.js';
+import type { GatewayError } from '../../src/http/errors.js';
+import { BodyBuffers } from '../../src/http/upstream/body-buffers.js';
+import { BodyRate } from '../../src/http/upstream/body-rate.js';
+import { bufferBody } from '../../src/http/upstream/buffer-body.js';
+import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf } from '../http/harness.js';
+import { startBareUpstream, startTestGateway, startUpstream } from '../http/harness.js';
+import type { GatewayUnderTest, Teardown } from '../http/harness.js';
+
+const otherKey = 'svc_live_another_merchant';
+const records = {
+  ...recordsOf(liveKey),
+  ...recordsOf(otherKey, { key: { keyId: 'key_2', merchantId: 'm_2' } }),
+};
+const head = (key: string, framing: string): string =>
+  `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${key}\r\n${framing}\r\n\r\n`;
+const post = { method: 'POST', path: '/v1/payouts', body: '{}' };
+
+async function figure({ management }: GatewayUnderTest, series: string): Promise<number> {
+  const text = await (await fetch(`http://127.0.0.1:${management}/metrics`)).text();
+  const line = text.split('\n').find((one) => one.startsWith(`${series} `));
+  return Number(line?.slice(series.length + 1));
+}
+
+async function until(isSo: () => Promise<boolean> | boolean): Promise<void> {
+  while (!(await isSo())) await wait(5);
+}
+
+/** Opens a connection that sends so much, and then nothing. */
+async function begin(t: Teardown, gateway: GatewayUnderTest, bytes: string): Promise<Socket> {
+  const socket = connect(gateway.https, gateway.ca);
+  t.teardown(() => socket.destroy());
+  socket.on('error', () => undefined);
+  await once(socket, 'secureConnect');
+  socket.write(bytes);
+  return socket;
+}
+
+// A request took its place before its body had arrived: 64 clients with a valid key that sent a few bytes and stopped kept
+// everybody else out of the service for half a minute.
+t.test('bodies that do not arrive hold no place and no connection to the service', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    records,
+    config: { upstreams: { payouts: { url: upstream.url, maxInFlight: 64 } } },
+  });
+  const beginnings = [
+    ['Content-Length: 1000', '{"amount":'],
+    ['Content-Length: 65536', '{"amount":'],
+    ['Transfer-Encoding: chunked', 'a\r\n{"amount":\r\n'],
+    ['Content-Length: 1000000', '{"amount":'],
+  ] as const;
+  const slow = await Promise.all(
+    Array.from({ length: 64 }, (_, index) => {
+      const [framing, body] = beginnings[index % beginnings.length] ?? ['', ''];
+      return begin(t, gateway, head(liveKey, framing) + body);
+    }),
+  );
+  const buffered = 'gateway_buffered_body_bytes';
+  await until(async () => (await figure(gateway, buffered)) >= 640 || gateway.lines.length > 0);
+  t.equal(await figure(gateway, buffered), 640, 'all of them have begun');
+  t.equal(await figure(gateway, 'gateway_upstream_requests_in_flight{upstream="payouts"}'), 0);
+  t.equal(upstream.sockets.size, 0);
+  for (const key of [otherKey, liveKey])
+    t.equal((await ask(gateway, { ...post, headers: [['x-api-key', key]] })).status, 200);
+
+  const [first] = slow;
+  first?.write('x'.repeat(990));
+  await until(() => upstream.seen.length === 3);
+  t.equal(upstream.seen[2]?.body.length, 1000, 'what arrives in the end is sent, whole');
+  for (const socket of slow) socket.destroy();
+  await until(async () => (await figure(gateway, buffered)) === 0);
+  await until(() => gateway.lines.length === 66);
+  t.equal(upstream.seen.length, 3, 'the service has never heard of the others');
+});
+
+t.test('a chunked body that is short goes upstream whole, and one that is asked for is waited for', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const chunked = await begin(t, gateway, head(liveKey, 'Transfer-Encoding: chunked'));
+  for (const byte of 'abcdef') {
+    chunked.write(`1\r\n${byte}\r\n`);
+    await wait(2);
+  }
+  t.equal(upstream.sockets.size, 0);
+  chunked.write('0\r\n\r\n');
+  await once(chunked, 'data');
+  t.match(upstream.seen[0], { headers: { 'content-length': '6' } });
+  t.equal(upstream.seen[0]?.body.toString(), 'abcdef');
+
+  const asking = await begin(t, gateway, head(liveKey, 'Content-Length: 100000\r\nExpect: 100-continue'));
+  const [go] = (await once(asking, 'data')) as [Buffer];
+  t.match(go.toString(), /^HTTP\/1\.1 100 Continue\r\n\r\n$/);
+  t.equal(await figure(gateway, 'gateway_upstream_requests_in_flight{upstream="payouts"}'), 0);
+  asking.write('x'.repeat(100_000));
+  const [response] = (await once(asking, 'data')) as [Buffer];
+  t.match(response.toString(), /^HTTP\/1\.1 200 /);
+  t.equal(upstream.seen[1]?.body.length, 100_000);
+});
+
+t.test('a long body has its place once 64 KiB of it are there, and loses it where it trickles', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    records,
+    config: { upstreams: { payouts: { url: upstream.url, maxInFlight: 1 } } },
+  });
+  const inFlight = 'gateway_upstream_requests_in_flight{upstream="payouts"}';
+  const long = await begin(t, gateway, head(liveKey, 'Content-Length: 200000') + 'x'.repeat(65_536));
+  await until(async () => (await figure(gateway, 'gateway_buffered_body_bytes')) >= 65_536);
+  t.equal(await figure(gateway, inFlight), 0);
+  long.write('x');
+  await until(async () => (await figure(gateway, inFlight)) === 1);
+  t.equal(await figure(gateway, 'gateway_buffered_body_bytes'), 0, 'places bound it from here on');
+  const trickle = setInterval(() => long.write('x'), 100);
+  const closed = once(long, 'close');
+  const [response] = (await once(long, 'data')) as [Buffer];
+  clearInterval(trickle);
+  const answer = parseAnswer(response.toString());
+  t.match(
+    { status: answer.status, body: answer.body, connection: answer.header('connection') },
+    { status: 408, body: '{"success":false,"message":"Request timeout","data":null}', connection: 'close' },
+  );
+  t.equal(await figure(gateway, inFlight), 0);
+  t.equal((await ask(gateway, { ...post, headers: [['x-api-key', otherKey]] })).status, 200);
+  await closed;
+  t.match(gateway.lines[0], { event: { code: 'request_timeout', reason: /^less of the body came than 4096 bytes/ } });
+  t.equal(await figure(gateway, 'gateway_bodies_refused_total{reason="slow"}'), 1);
+  t.equal(upstream.seen.length, 1, 'half a payout is none');
+});
+
+t.test('a client is not blamed for a service that takes nothing', async (t) => {
+  const url = await startBareUpstream(t, (socket) => {
+    socket.on('error', () => undefined);
+    let received = 0;
+    socket.once('data', () => {
+      socket.pause();
+      setTimeout(() => socket.resume(), 7_000);
+    });
+    socket.on('data', (chunk: Buffer) => {
+      received += chunk.length;
+      if (received > 16_000_000) socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok');
+    });
+  });
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: url,
+    config: { limits: { bodyBytes: 64_000_000, minBodyBytesPerSecond: 1_000_000_000 } },
+  });
+  const bytes = head(liveKey, 'Content-Length: 16000000') + 'x'.repeat(16_000_000);
+  const received = await exchangeBytes(connect(gateway.https, gateway.ca), bytes, (text) => text.endsWith('ok'));
+  t.equal(parseAnswer(received).status, 200);
+});
+
+t.test('a rate is measured over seconds in which the client is waited for', (t) => {
+  const rate = new BodyRate(10, 1_000);
+  const looks = (...seconds: (readonly [bytes: number, waits: boolean])[]): boolean[] =>
+    seconds.map(([bytes, waits]) => rate.isTooLow(bytes, waits));
+  const no = [false, false, false, false];
+  t.same(looks([1000, true], [1000, true], [1000, true], [1000, true], [1050, true]), [...no, false], 'just enough');
+  t.same(looks([1050, true], [1050, false], [1050, false], [1050, false], [1050, false]), [...no, false]);
+  t.same(looks([1099, true], [1099, true], [1099, true]), [false, false, false]);
+  t.same(looks([1099, true]), [true], 'one byte too few in five seconds of its own');
+  t.end();
+});
+
+/** A body that is being buffered for a merchant, without a gateway around it. */
+function buffering(buffers: BodyBuffers, merchantId: string) {
+  const body = new PassThrough();
+  const state = { body, failed: null as string | null, begun: null as number | null };
+  const request = {
+    ...{
+      merchantId,
+      method: 'POST',
+      target: '/',
+      headers: [],
+      body,
+      bodyBytes: null,
+      cancellation: new Cancellation(),
+    },
+    ...{ onBody: () => undefined, bodyAtHand: () => null, bodyIsWhole: () => true, onStart: () => undefined },
+    ...{ onUploadEnd: () => body.resume(), onHeaders: () => undefined, answered: () => undefined },
+    failed: (error: GatewayError) => (state.failed = error.code),
+  };
+  bufferBody(request, body, { buffers, maxBodyBytes: 1_000_000 }, ({ length }) => (state.begun = length));
+  return state;
+}
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+t.test('where the memory for bodies is used up, the merchant with the most of it loses its oldest one', async (t) => {
+  const buffers = new BodyBuffers(100_000);
+  const greedy = Array.from({ length: 5 }, () => buffering(buffers, 'm_1'));
+  for (const { body } of greedy) body.write(Buffer.alloc(20_000));
+  await turn();
+  t.equal(buffers.bytes, 100_000, 'a merchant that is alone may use all of it');
+  const modest = buffering(buffers, 'm_2');
+  modest.body.write(Buffer.alloc(30_000));
+  await turn();
+  t.same(
+    greedy.map(({ failed }) => failed),
+    ['overloaded', 'overloaded', null, null, null],
+  );
+  t.same({ bytes: buffers.bytes, refused: buffers.refused }, { bytes: 90_000, refused: 2 });
+  const [, , third, fourth, fifth] = greedy;
+  third?.body.end();
+  await turn();
+  t.equal(third?.begun, 20_000);
+  t.equal(buffers.bytes, 70_000, 'what has arrived is no longer counted');
+  const newcomer = buffering(buffers, 'm_1');
+  newcomer.body.write(Buffer.alloc(40_000));
+  await turn();
+  t.same([fourth?.failed, fifth?.failed, newcomer.failed], ['overloaded', null, null], 'and its own come in its place');
+  t.equal(third?.failed, null, 'nothing that has arrived is lost');
+  t.equal(modest.failed, null);
+  const huge = buffering(new BodyBuffers(10), 'm_1');
+  huge.body.write(Buffer.alloc(11));
+  await turn();
+  t.equal(huge.failed, 'overloaded', 'one that is too large by itself');
+});
+
+t.test('bodies that end, break off or are given up leave nothing behind', async (t) => {
+  const buffers = new BodyBuffers(100_000);
+  const bodies = Array.from({ length: 4 }, () => buffering(buffers, 'm_1'));
+  for (const { body } of bodies) body.write('0123456789');
+  await turn();
+  t.equal(buffers.bytes, 40);
+  const [ended, left, long, early] = bodies;
+  ended?.body.end();
+  left?.body.destroy();
+  long?.body.write(Buffer.alloc(65_536));
+  await turn();
+  t.same([ended?.begun, left?.failed, long?.begun], [10, 'client_closed', 65_546]);
+  t.equal(buffers.bytes, 10);
+  early?.body.destroy();
+  await turn();
+  t.equal(buffers.bytes, 0);
+  const gone = new PassThrough();
+  gone.destroy();
+  await turn();
+  t.equal(buffers.refused, 0);
+});
+
+t.test('a body in pieces of one byte takes no more memory than twice its length', async (t) => {
+  const buffers = new BodyBuffers(100_000);
+  const { body, begun, failed } = buffering(buffers, 'm_1');
+  for (let count = 0; count < 10_000; count += 1) body.write('x');
+  await turn();
+  t.ok(buffers.bytes >= 10_000 && buffers.bytes <= 20_000, `${buffers.bytes} bytes`);
+  t.same([begun, failed], [null, null]);
+});
