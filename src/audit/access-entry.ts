@@ -24,12 +24,18 @@ const entrySchema = Type.Object({
   gateway: Type.Object({
     route: text,
     key: Type.Optional(Type.Object({ id: text, fingerprint: text })),
+    aggregate: Type.Optional(
+      Type.Object({
+        count: Type.Integer({ minimum: 1 }),
+        codes: Type.Record(Type.String(), Type.Integer({ minimum: 1 })),
+      }),
+    ),
   }),
 });
 
 const entries = Compile(entrySchema);
 
-/** The line of a request. */
+/** The line of a request, or of several that share it. */
 export type AccessEntry = Static<typeof entrySchema>;
 
 /** Reads a line; null where it is not the line of a request: a checkpoint, say, or damaged. */
@@ -58,6 +64,15 @@ export function findEntry(bytes: Buffer | null): FoundEntry | null {
   const line = bytes.toString('utf8');
   const entry = parseAccessEntry(line);
   return entry === null ? null : { entry, line, isSealed: parseSealedLine(bytes) !== null };
+}
+
+/** How many requests a line stands for, by their codes. @param code counts those with this one alone */
+export function requestsIn(
+  { event, gateway: { aggregate } }: AccessEntry,
+  code?: string,
+): [code: string, count: number][] {
+  const all = aggregate === undefined ? [[event.code, 1] as [string, number]] : Object.entries(aggregate.codes);
+  return code === undefined ? all : all.filter(([one]) => one === code);
 }
 
 /** Says that lines were left out; empty where none were. */

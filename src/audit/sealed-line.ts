@@ -45,6 +45,8 @@ export interface SealedLine {
   readonly text: Buffer;
   /** Null for the line of a request. */
   readonly checkpoint: Checkpoint | null;
+  /** How many requests it stands for; 0 for a checkpoint. */
+  readonly requests: number;
 }
 
 const head = '{"service":{"ephemeral_id":"';
@@ -55,6 +57,8 @@ const tailForm = /,"sequence":([1-9]\d{0,14})$/;
 const sealForm = /^,"hash":"([0-9a-f]{64})"\}\}$/;
 /** Within a value it would stand with its quotes escaped. */
 const checkpointMark = Buffer.from('"action":"checkpoint"');
+const aggregateMark = Buffer.from('"aggregate":{"count":');
+const longestCount = 15;
 
 /** Takes a line apart by its places; null where it is no line of a chain. */
 export function parseSealedLine(line: Buffer): SealedLine | null {
@@ -67,7 +71,15 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
   const checkpoint = line.includes(checkpointMark) ? parseCheckpoint(line) : null;
   if (checkpoint === undefined) return null;
   const id = start.slice(head.length);
-  return { id, sequence: Number(digits), hash, text: line.subarray(0, end), checkpoint };
+  const requests = checkpoint === null ? requestsIn(line) : 0;
+  return { id, sequence: Number(digits), hash, text: line.subarray(0, end), checkpoint, requests };
+}
+
+function requestsIn(line: Buffer): number {
+  const at = line.indexOf(aggregateMark);
+  if (at === -1) return 1;
+  const from = at + aggregateMark.length;
+  return Number(/^\d+/.exec(line.toString('latin1', from, from + longestCount))?.[0] ?? 1);
 }
 
 /** Whether this may be the beginning of a line that is still being written: no piece of one is a whole JSON object. */

@@ -1,6 +1,6 @@
 import { parseIpAddress } from '../policy/ip-address.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
-import { addressOf } from './access-entry.js';
+import { addressOf, requestsIn } from './access-entry.js';
 import type { AccessEntry } from './access-entry.js';
 
 /** What is looked for; every part that is given must match. */
@@ -28,7 +28,7 @@ export function matches(entry: AccessEntry, search: Search): boolean {
     (merchant === undefined || entry.organization?.id === merchant) &&
     (keyId === undefined || entry.gateway.key?.id === keyId) &&
     (fingerprint === undefined || entry.gateway.key?.fingerprint === fingerprint) &&
-    (code === undefined || entry.event.code === code) &&
+    (code === undefined || requestsIn(entry, code).length > 0) &&
     (requestId === undefined || entry.http.request.id === requestId) &&
     (path === undefined || isBelow(entry.url?.path ?? '', path)) &&
     (since === undefined || time >= since) &&

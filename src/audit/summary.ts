@@ -1,4 +1,4 @@
-import { addressOf } from './access-entry.js';
+import { addressOf, requestsIn } from './access-entry.js';
 import type { AccessEntry } from './access-entry.js';
 import { Tally } from './tally.js';
 import type { Count } from './tally.js';
@@ -85,8 +85,11 @@ export class Summing {
   #first: string | null = null;
   #last: string | null = null;
 
-  /** @param entry null for a line that is no request's */
-  add(entry: AccessEntry | null): void {
+  /**
+   * @param entry null for a line that is no request's
+   * @param only of a line that several requests share, those with this code count alone
+   */
+  add(entry: AccessEntry | null, only?: string): void {
     if (entry === null) {
       this.#otherLines += 1;
       return;
@@ -96,19 +99,21 @@ export class Summing {
     const merchant = entry.organization?.id;
     const address = addressOf(entry);
     const country = entry.client?.geo?.country_iso_code;
-    this.#requests += 1;
-    if (accepted) this.#accepted += 1;
-    else this.#codes.add(code);
-    if (merchant !== undefined) (accepted ? this.#merchants : this.#refusedMerchants).add(merchant);
+    const requests = requestsIn(entry, only);
+    const count = requests.reduce((sum, [, times]) => sum + times, 0);
+    this.#requests += count;
+    if (accepted) this.#accepted += count;
+    else for (const [one, times] of requests) this.#codes.add(one, times);
+    if (merchant !== undefined) (accepted ? this.#merchants : this.#refusedMerchants).add(merchant, count);
     if (address !== null) {
-      this.#addresses.add(address);
-      if (!accepted) this.#refusedAddresses.add(address);
+      this.#addresses.add(address, count);
+      if (!accepted) this.#refusedAddresses.add(address, count);
       this.#noteAddress(entry, address);
     }
-    if (country !== undefined) this.#countries.add(country);
+    if (country !== undefined) this.#countries.add(country, count);
     const key = entry.gateway.key?.id ?? entry.gateway.key?.fingerprint;
     if (key !== undefined && (code === 'https_required' || code === 'tor_blocked')) this.#exposedKeys.add(key);
-    this.#noteTime(entry['@timestamp'], accepted);
+    this.#noteTime(entry['@timestamp'], accepted, count);
   }
 
   /** Notes a line that looks like a request's and is no line of a chain. */
@@ -177,14 +182,14 @@ export class Summing {
     if (this.#newAddresses.length > mostNewAddresses) this.#newAddresses.shift();
   }
 
-  #noteTime(timestamp: string, accepted: boolean): void {
+  #noteTime(timestamp: string, accepted: boolean, count: number): void {
     const time = Date.parse(timestamp);
     if (Number.isNaN(time)) return;
     if (this.#first === null || timestamp < this.#first) this.#first = timestamp;
     if (this.#last === null || timestamp > this.#last) this.#last = timestamp;
     const at = Math.floor(time / minute);
     const span = this.#minutes.get(at) ?? { accepted: 0, refused: 0 };
-    span[accepted ? 'accepted' : 'refused'] += 1;
+    span[accepted ? 'accepted' : 'refused'] += count;
     if (this.#minutes.size < limit * 10) this.#minutes.set(at, span);
   }
 

@@ -18,11 +18,11 @@ export class Tally {
     this.#limit = limit;
   }
 
-  add(value: string): void {
+  add(value: string, times = 1): void {
     const count = this.#counts.get(value);
-    if (count !== undefined) this.#counts.set(value, count + 1);
-    else if (this.#counts.size < this.#limit) this.#counts.set(value, 1);
-    else this.others += 1;
+    if (count !== undefined) this.#counts.set(value, count + times);
+    else if (this.#counts.size < this.#limit) this.#counts.set(value, times);
+    else this.others += times;
   }
 
   get distinct(): number {

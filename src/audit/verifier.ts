@@ -9,6 +9,7 @@ import type { GivenLog } from './given-logs.js';
 import type { RawLine } from './log-lines.js';
 import { mayBeginLine, parseSealedLine } from './sealed-line.js';
 import type { Checkpoint, SealedLine } from './sealed-line.js';
+import type { Verdict } from './verdict.js';
 
 /** What is known beforehand of the log that is verified. */
 export interface VerifierOptions {
@@ -18,20 +19,6 @@ export interface VerifierOptions {
   readonly running: boolean;
   /** The lines are a part of a log, which may begin anywhere. */
   readonly partial: boolean;
-}
-
-/** What was found out about a log. */
-export interface Verdict {
-  /** Whether nothing is wrong. */
-  readonly intact: boolean;
-  readonly lines: number;
-  readonly chains: readonly ChainCheck[];
-  /** The first of them, in the order of the lines. */
-  readonly findings: readonly Finding[];
-  /** How many there are in all. */
-  readonly findingCount: number;
-  /** What cannot be proved, and is no sign of a change. */
-  readonly notes: readonly string[];
 }
 
 const mostFindings = 1_000;
@@ -46,6 +33,7 @@ export class Verifier {
   #findingCount = 0;
   readonly #logs = new GivenLogs();
   #lines = 0;
+  #requests = 0;
   #file: string | null = null;
   /** Whether the first chain was written to a file; null while none began. */
   #inFile: boolean | null = null;
@@ -63,6 +51,7 @@ export class Verifier {
     const isFirstOfFile = file !== this.#file;
     this.#file = file;
     const line = bytes === null ? null : parseSealedLine(bytes);
+    this.#requests += line?.requests ?? 0;
     const torn = line?.checkpoint?.predecessor?.torn ?? 0;
     const log = this.#logs.of(file, line);
     this.#judgeUnfinished(log, false);
@@ -110,6 +99,7 @@ export class Verifier {
     return {
       intact: this.#findingCount === 0,
       lines: this.#lines,
+      requests: this.#requests,
       chains,
       findings: this.#findings,
       findingCount: this.#findingCount,

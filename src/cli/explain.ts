@@ -144,5 +144,8 @@ async function readEntry(file: string, input: Readable): Promise<AccessEntry> {
   }
   const [entry] = entries;
   if (entry === undefined) throw new OperatorError('There is no line of a request.');
+  const count = entry.gateway.aggregate?.count;
+  if (count !== undefined)
+    throw new OperatorError(`${count} requests share this line, which does not say what each of them was.`);
   return entry;
 }

@@ -109,6 +109,16 @@ function openAccessLog({ accessLog, environment }: Config, secret: LogSecret, lo
       secret,
       environment,
       now: () => systemClock.now(),
+      reserveBytes: accessLog.reserveBytes,
+      onReserve: (hasOnlyReserve) => {
+        const { reserveBytes } = accessLog;
+        if (hasOnlyReserve)
+          log.error(
+            { destination, reserveBytes },
+            'the access log has only its reserve of room left: make room on its disk',
+          );
+        else log.info({ destination }, 'the access log has more room than its reserve again');
+      },
       onReopenFailure: (error) => {
         log.error(
           { err: error, destination },

@@ -40,7 +40,13 @@ const generatedForm = new RegExp(
 
 /** Says whether a text is a key as `generateApiKey` makes them. */
 export function isGeneratedApiKey(text: string): boolean {
-  return generatedForm.test(text) && checksumOf(text.slice(0, -checksumLength)) === text.slice(-checksumLength);
+  return checksumIn(text) === 'right';
+}
+
+/** The checksum of a key as `generateApiKey` makes them; none: it is of another form, as imported keys may be. */
+export function checksumIn(key: string): 'right' | 'wrong' | 'none' {
+  if (!generatedForm.test(key)) return 'none';
+  return checksumOf(key.slice(0, -checksumLength)) === key.slice(-checksumLength) ? 'right' : 'wrong';
 }
 
 function checksumOf(text: string): string {

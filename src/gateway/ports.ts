@@ -24,6 +24,11 @@ export interface KeyStore {
    * @throws KeyStoreUnavailable when nothing can be said about this key now
    */
   find(lookupId: string): Eventual<KeyAnswer>;
+  /**
+   * Whether a question about a key is no guess at the store's cost: its answer is in memory, or the key is known to exist. Left out:
+   * that is known of no key.
+   */
+  knows?(lookupId: string): boolean;
   /** Why nothing can be asked at all, in words for an operator; null while it can. */
   unavailableReason(): string | null;
   /** Why no traffic should come yet, though what is asked is answered; null where it may, as it may where there is no such thing. */
@@ -43,6 +48,8 @@ export interface RecordRead<Compiled> {
 export interface Records {
   key(lookupId: string): Eventual<RecordRead<CompiledKey>>;
   merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>>;
+  /** As `KeyStore.knows`. */
+  knowsKey(lookupId: string): boolean;
   /** Why nothing can be asked at all, in words for an operator; null while it can. */
   unavailableReason(): string | null;
   /** Why no traffic should come yet, though what is asked is answered; null where it may, as it may where there is no such thing. */

@@ -25,6 +25,10 @@ export class RecordKeyStore implements KeyStore {
     });
   }
 
+  knows(lookupId: string): boolean {
+    return this.#records.knowsKey(lookupId);
+  }
+
   unavailableReason(): string | null {
     return this.#records.unavailableReason();
   }

@@ -44,7 +44,7 @@ function upstreamOf({ match, upstreamDuration }: Exchange): string {
 }
 
 /** Where the client address is, as far as it is known. */
-function placeOf(whereabouts: Whereabouts | null): string {
+export function placeOf(whereabouts: Whereabouts | null): string {
   if (whereabouts === null) return '';
   const { countryIsoCode, asNumber } = whereabouts;
   const country = countryIsoCode === null ? '' : `,"geo":{"country_iso_code":${quote(countryIsoCode)}}`;
@@ -53,10 +53,10 @@ function placeOf(whereabouts: Whereabouts | null): string {
 
 /** The line of a request that the HTTP parser refused. */
 export function refusedLine(refused: RefusedRequest, environment: string, at: number): string {
-  const { id, status, remoteAddress, code, detail } = refused;
+  const { id, status, remote, code, detail } = refused;
   return (
     `{"@timestamp":"${timeText(at)}","http":{"request":{"id":"${id}"},"response":{"status_code":${status}}}` +
-    `,"source":{${remoteAddress === undefined ? '' : `"ip":"${remoteAddress}"`}}` +
+    `,"source":{${remote === null ? '' : `"ip":"${remote.text}"`}}` +
     `,"gateway":{"environment":"${environment}"}` +
     `,"event":{${eventOf(code)},"reason":${quote(shown(detail))},"duration":0}}`
   );
@@ -69,7 +69,8 @@ function keyOf({ credential, keyFingerprint }: Exchange): string {
   return `"key":{${id}${id === '' || fingerprint === '' ? '' : ','}${fingerprint}},`;
 }
 
-function eventOf(code: string): string {
+/** The members of `event` that every line of requests has, without braces. */
+export function eventOf(code: string): string {
   const accepted = code === 'accepted';
   return (
     `"id":"${uniqueId()}","dataset":"gateway.access","kind":"event","category":["web","authentication"]` +
@@ -94,7 +95,7 @@ let latestTime = NaN;
 let latestTimeText = '';
 
 /** ISO 8601; made once for all requests of a millisecond. */
-function timeText(at: number): string {
+export function timeText(at: number): string {
   if (at !== latestTime) {
     latestTime = at;
     latestTimeText = new Date(at).toISOString();

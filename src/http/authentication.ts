@@ -13,7 +13,6 @@ import type { RequestFacts } from '../policy/facts.js';
 import { keyFormatOf } from '../policy/key-format.js';
 import { Undecidable } from '../policy/undecidable.js';
 import type { KeyFingerprints } from '../telemetry/key-fingerprint.js';
-import type { BadKeyThrottle } from './bad-key-throttle.js';
 import { denialFailure } from './envelope.js';
 import { GatewayError } from './errors.js';
 import type { Exchange } from './exchange.js';
@@ -28,11 +27,12 @@ import { requestIdOf } from './request-id.js';
 import { proxiedMethods } from './routes.js';
 import type { PathProblem, RouteMatch, RouteTable } from './routes.js';
 import { sourceOf } from './source.js';
+import type { BadKeyThrottle } from './throttle/bad-key-throttle.js';
 import { traceContextOf } from './trace-context.js';
 
 /** What the hook needs. */
 export interface AuthenticationHookOptions extends FactSources {
-  readonly keyStore: Pick<KeyStore, 'find'>;
+  readonly keyStore: Pick<KeyStore, 'find' | 'knows'>;
   /** HMAC pepper of the look-up ids; null: plain SHA-256. */
   readonly pepper: Pepper | null;
   readonly routes: RouteTable;
@@ -41,7 +41,7 @@ export interface AuthenticationHookOptions extends FactSources {
   readonly fingerprints: KeyFingerprints;
   /** Null: traces are kept nowhere. */
   readonly traces: Pick<TraceExport, 'sample'> | null;
-  /** Null: bad keys are not counted. */
+  /** Null: requests without an acceptable key are not counted. */
   readonly throttle: BadKeyThrottle | null;
   /** Null: merchants may ask as much as they want. */
   readonly merchantRate: MerchantRate | null;
@@ -111,7 +111,8 @@ export function judge(exchange: Exchange, options: AuthenticationHookOptions): E
   const facts = factsOf(exchange, headers, options);
   exchange.facts = facts;
 
-  const verdict = authenticateOrFail(exchange, facts, lookupId ?? '', options);
+  const store = storeFor(facts, key ?? '', fromProxy ? null : exchange.connection, options);
+  const verdict = authenticateOrFail(exchange, facts, lookupId ?? '', store);
   return follow(verdict, ({ denial, credential, answer }) => {
     exchange.credential = credential;
     exchange.answer = answer;
@@ -130,11 +131,22 @@ function presentedKey({ apiKey }: DecisiveHeaders): string | null {
   return format === 'live' || format === 'test' ? (apiKey[0] ?? null) : null;
 }
 
+/** The key store as a request may ask it. @param connection the client's own; null: a proxy's */
+function storeFor(
+  { clientAddress }: RequestFacts,
+  key: string,
+  connection: object | null,
+  { throttle, keyStore }: AuthenticationHookOptions,
+): Pick<KeyStore, 'find'> {
+  if (throttle === null || throttle.isQuiet) return keyStore;
+  return throttle.sparing(keyStore, { source: sourceOf(clientAddress), key, connection });
+}
+
 function authenticateOrFail(
   exchange: Exchange,
   facts: RequestFacts,
   lookupId: string,
-  { throttle, keyStore }: AuthenticationHookOptions,
+  store: Pick<KeyStore, 'find'>,
 ): Eventual<Verdict> {
   const startedAt = performance.now();
   const note = (verdict: Verdict): Verdict => {
@@ -152,7 +164,6 @@ function authenticateOrFail(
     throw error;
   };
   try {
-    const store = throttle?.sparing(keyStore, sourceOf(facts.clientAddress)) ?? keyStore;
     const verdict = authenticate(facts, lookupId, store);
     return verdict instanceof Promise ? verdict.then(note, fail) : note(verdict);
   } catch (error) {

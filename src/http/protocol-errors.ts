@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { STATUS_CODES } from '../node/http.js';
+import type { IpAddress } from '../policy/ip-address.js';
 import { connectionFactsOf } from './connection-facts.js';
 import { errorFailure } from './envelope.js';
 import { GatewayError, gatewayErrors } from './errors.js';
@@ -16,7 +17,8 @@ export interface RefusedRequest {
   readonly code: GatewayErrorCode;
   readonly status: number;
   readonly detail: string;
-  readonly remoteAddress: string | undefined;
+  /** Null where the connection is gone already. */
+  readonly remote: IpAddress | null;
 }
 
 /** What Node tells of what its parser refused, besides the code. */
@@ -78,7 +80,7 @@ export function answerProtocolError(
     code: code === 'client_closed' ? 'malformed_request' : code,
     status: gatewayErrors[code === 'client_closed' ? 'malformed_request' : code].status,
     detail: error.message,
-    remoteAddress: connectionFactsOf(socket).remote?.text,
+    remote: connectionFactsOf(socket).remote,
   };
   if (exchange !== null && !exchange.over) endBehindResponse(exchange);
   else if (socket.writable) writeRefusal(socket, refused, ownHeaders);

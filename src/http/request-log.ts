@@ -7,6 +7,7 @@ import { accessLine, refusedLine } from './access-log.js';
 import type { Exchange } from './exchange.js';
 import type { RefusedRequest } from './protocol-errors.js';
 import { requestSpan } from './request-span.js';
+import type { SharedLines } from './throttle/shared-lines.js';
 
 /** Where requests are told of when they are over. */
 export interface RequestLogOptions {
@@ -14,6 +15,8 @@ export interface RequestLogOptions {
   readonly sink: Pick<LineSink, 'write'>;
   readonly metrics: Pick<GatewayMetrics, 'countRequest' | 'observeDurations'>;
   readonly exposedKeys: ExposedKeys;
+  /** Null: each request has a line of its own. */
+  readonly sharedLines: SharedLines | null;
   /** Null: traces are kept nowhere. */
   readonly traces: TraceExport | null;
   readonly clock: Clock;
@@ -21,7 +24,7 @@ export interface RequestLogOptions {
   readonly onInternalError: (error: unknown, requestId: string) => void;
 }
 
-/** Tells of every request once: one line in the access log, and its part in the metrics. */
+/** Tells of every request once: a line in the access log, or its part in a shared one, and its part in the metrics. */
 export class RequestLog {
   readonly #options: RequestLogOptions;
   readonly #lookingUp = new Set<Promise<void>>();
@@ -55,18 +58,22 @@ export class RequestLog {
 
   /** Tells of a request that the HTTP parser refused. */
   refused(refused: RefusedRequest): void {
-    const { metrics, sink, environment, clock } = this.#options;
+    const { metrics, sink, sharedLines, environment, clock } = this.#options;
     metrics.countRequest({ code: refused.code, status: refused.status, route: 'none' });
-    sink.write(refusedLine(refused, environment, clock.now()));
+    if (sharedLines?.takeRefused(refused) !== true) sink.write(refusedLine(refused, environment, clock.now()));
   }
 
   /** Resolves when nothing is left to be told. */
   async settled(): Promise<void> {
     await Promise.all(this.#lookingUp);
+    this.#options.sharedLines?.flush();
   }
 
   #write(exchange: Exchange): void {
-    this.#options.sink.write(accessLine(exchange, this.#options.environment));
+    const { sink, sharedLines, environment } = this.#options;
+    // Whoever has a known key has a line for each request, whatever others send.
+    if (exchange.credential === null && sharedLines?.take(exchange) === true) return;
+    sink.write(accessLine(exchange, environment));
   }
 
   /** The refused request's caller has its answer; only the log waits for the owner of the key. */

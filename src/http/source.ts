@@ -5,5 +5,7 @@ import type { IpAddress } from '../policy/ip-address.js';
  * counted one by one, its 2^64 addresses would be as many callers.
  */
 export function sourceOf(address: IpAddress): string {
-  return address.family === 4 ? address.text : `${(address.value >> 64n).toString(16)}::/64`;
+  if (address.family === 4) return address.text;
+  const network = (address.value >> 64n).toString(16).padStart(16, '0');
+  return `${network.replace(/0{0,3}([0-9a-f]{1,4})(?=(?:[0-9a-f]{4})*$)/g, '$1:')}:/64`;
 }

@@ -106,16 +106,17 @@ export async function startGateway(
   const metrics = openMetrics(config.environment, readiness, ports);
   const exposedKeys = new ExposedKeys(ports.keyStore, ports.clock);
   showExposedKeys(metrics, exposedKeys);
+  const trustedProxies = compileIpRanges(config.trustedProxies);
+  const { throttle, sharedLines, merchantRate, loopWatch } = openBrakes(config, ports, trustedProxies, metrics);
   const requestLog = new RequestLog({
     ...ports,
     environment: config.environment,
     sink: ports.accessLog,
     metrics,
     exposedKeys,
+    sharedLines,
   });
-  const { throttle, merchantRate, loopWatch } = openBrakes(config, ports.sharedRate, metrics);
   const stopWatching = loopWatch.start(ports.onOverload);
-  const trustedProxies = compileIpRanges(config.trustedProxies);
   const fingerprints = new KeyFingerprints(ports.logSecret);
   const createOne = (tls: OpenTls | null): Promise<Listener> =>
     createListener({

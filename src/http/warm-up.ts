@@ -141,7 +141,7 @@ function createOwnListener(options: WarmUpOptions, key: string, upstream: Upstre
   };
   const chain = new Chain(logSecret, environment);
   const requestLog = new RequestLog({
-    ...{ environment, clock, traces: null },
+    ...{ environment, clock, traces: null, sharedLines: null },
     sink: { write: (line) => chain.seal(line) },
     metrics: { countRequest: () => undefined, observeDurations: () => undefined },
     exposedKeys: new ExposedKeys(keyStore, clock),

@@ -3,6 +3,8 @@ import path from 'node:path';
 import { Chain } from './chain.js';
 import type { LogSecret } from './chain.js';
 import { FileGrowth } from './file-growth.js';
+import { FreeSpace } from './free-space.js';
+import type { readFreeBytes } from './free-space.js';
 import { LineWriter } from './line-writer.js';
 import type { LineSink } from './line-sink.js';
 import { readFileEnd } from './predecessor.js';
@@ -23,6 +25,12 @@ export interface ChainedLogOptions {
   readonly onOtherWriter?: () => void;
   /** Told why lines are not getting out, and, with null, when they are again. */
   readonly onProblem?: (problem: string | null) => void;
+  /** The room on its file system below which only its reserve is left; 0 unless given. */
+  readonly reserveBytes?: number;
+  /** Told when only that is left, and when there is more again. */
+  readonly onReserve?: (hasOnlyReserve: boolean) => void;
+  /** Reads how much room there is; left out: the operating system is asked. */
+  readonly readFreeBytes?: typeof readFreeBytes;
   /** Milliseconds between checkpoints; a minute unless given. */
   readonly checkpointMilliseconds?: number;
   /** Milliseconds between looks at whether the file was renamed and lines get out; a second unless given. */
@@ -36,6 +44,9 @@ export class ChainedLog implements LineSink {
   readonly #chain: Chain;
   readonly #writer: LineWriter;
   readonly #timers: NodeJS.Timeout[];
+  /** Null: nobody can say it of a stream. */
+  readonly #space: FreeSpace | null;
+  #beforeEnd: () => void = () => undefined;
   #descriptor: number;
   #growth: FileGrowth;
   #lost = 0;
@@ -58,6 +69,9 @@ export class ChainedLog implements LineSink {
     this.#growth = new FileGrowth(this.#file === null ? 0 : fstatSync(this.#descriptor).size);
     this.#writer = new LineWriter(this.#descriptor);
     this.#chain = new Chain(secret, environment);
+    const { reserveBytes = 0, onReserve = () => undefined } = options;
+    this.#space =
+      this.#file === null ? null : new FreeSpace(this.#file, reserveBytes, onReserve, options.readFreeBytes);
     // What a killed process had begun to write gets its line end, so that it spoils no line of this one.
     if (end?.isOpen === true) this.#writer.append(Buffer.alloc(0));
     this.#writer.append(this.#chain.checkpoint('start', options.now(), 0, end?.predecessor));
@@ -67,6 +81,7 @@ export class ChainedLog implements LineSink {
       }, checkpointMilliseconds).unref(),
       setInterval(() => {
         this.#look();
+        this.#space?.look();
         this.#tellOfProblem();
       }, renameMilliseconds).unref(),
     ];
@@ -95,6 +110,14 @@ export class ChainedLog implements LineSink {
     return this.#writer.heldBytes;
   }
 
+  hasOnlyReserve(): boolean {
+    return this.#space?.hasOnlyReserve ?? false;
+  }
+
+  beforeEnd(callback: () => void): void {
+    this.#beforeEnd = callback;
+  }
+
   /** Goes on in a new file of the same name, where the present one was renamed; else does nothing. */
   reopen(): void {
     const file = this.#file;
@@ -117,6 +140,7 @@ export class ChainedLog implements LineSink {
   close(timeoutMilliseconds: number): Promise<void> {
     if (this.#closing !== null) return this.#closing;
     for (const timer of this.#timers) clearInterval(timer);
+    this.#beforeEnd();
     this.#checkpoint('end');
     return (this.#closing = this.#writer.close(timeoutMilliseconds));
   }

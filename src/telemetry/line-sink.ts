@@ -10,6 +10,10 @@ export interface LineSink {
   foreignBytes(): number;
   /** Bytes that wait to be written. */
   heldBytes(): number;
+  /** Whether the log's file system has less room than is reserved for what must not be lost. Left out: that is not looked at. */
+  hasOnlyReserve?(): boolean;
+  /** Has something called back before the log ends, for the lines that it still has to write. Left out: the owner sees to that. */
+  beforeEnd?(callback: () => void): void;
   /** Writes out what is still in memory, as far as that is possible within the time. */
   close(timeoutMilliseconds: number): Promise<void>;
 }

@@ -220,15 +220,16 @@ export class GatewayMetrics {
       'max',
     );
     this.gauge('gateway_access_log_held_bytes', 'Bytes of lines that wait to be written.', () => accessLog.heldBytes());
-    this.#counter('gateway_access_log_lines_lost_total', 'Lines that had no room in memory, and are gone.', () =>
+    this.counter('gateway_access_log_lines_lost_total', 'Lines that had no room in memory, and are gone.', () =>
       accessLog.lost(),
     );
-    this.#counter('gateway_access_log_foreign_bytes_total', 'Bytes in the access log that something else wrote.', () =>
+    this.counter('gateway_access_log_foreign_bytes_total', 'Bytes in the access log that something else wrote.', () =>
       accessLog.foreignBytes(),
     );
   }
 
-  #counter(name: string, help: string, value: () => number): void {
+  /** Adds a value that only grows, which is asked for whenever the metrics are. */
+  counter(name: string, help: string, value: () => number): void {
     new Counter({
       name,
       help,

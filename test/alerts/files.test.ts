@@ -39,14 +39,17 @@ t.test('alerts on files fire by their causes, and none in a quiet hour', { ...op
   writeFileSync(old, '198.51.100.66\n');
   utimesSync(old, new Date(Date.now() - 2 * day), new Date(Date.now() - 2 * day));
   const late = await start('gateway', {
+    accessLog: { reserveBytes: 2 ** 50 },
     listen: { https: { certFile: write('ending.crt', ending.cert), keyFile: write('ending.key', ending.key) } },
     torExits: { sources: [old], snapshotFile: path.join(folder, 'old.json') },
   });
   await caused(
-    ['GatewayCertificateEnds', 'GatewayTorListOld'],
+    ['GatewayCertificateEnds', 'GatewayTorListOld', 'GatewayAccessLogReserve'],
     { 'gateway 1': late },
     () => undefined,
-    async () => (await figure(late, 'gateway_tor_list_age_seconds')) > 0,
+    async () =>
+      (await figure(late, 'gateway_tor_list_age_seconds')) > 0 &&
+      (await figure(late, 'gateway_access_log_reserve_reached')) === 1,
   );
   await late.kill();
 

@@ -35,6 +35,20 @@ t.test('alerts on requests fire by their causes, and none in a quiet hour', opti
   await caused(['GatewayRefusesAll', 'GatewayKeysGuessed'], changed, () =>
     times(800, (index) => ask(gateway, { key: unknownKey(index), from: `203.0.113.${index % 250}` })),
   );
+  const flooded = await start('gateway', {
+    throttle: { badKeys: 5, totalBadKeys: 4, lookupsPerSecond: 1, totalLookupsPerSecond: 1 },
+  });
+  await caused(
+    ['GatewayFlooded', 'GatewayLookupsRefused'],
+    { 'gateway 1': flooded },
+    async () => {
+      await times(6, (index) => ask(flooded, { key: null, from: `203.0.113.${index}` }));
+      for (let count = 0; count < 6; count += 1) await ask(flooded, { key: unknownKey(count), from: '203.0.113.99' });
+      await times(30, () => ask(flooded, { key }));
+    },
+    async () => (await figure(flooded, 'gateway_throttle_total_reached')) === 1,
+  );
+  await flooded.kill();
   await caused(['RegistryTokenRefused'], { registry }, () =>
     times(3, () => admin(registry, 'GET', '/merchants', undefined, 'a-token-that-nobody-has-ever-given-out')),
   );

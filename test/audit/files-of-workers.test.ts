@@ -1,7 +1,8 @@
 import { existsSync, readFileSync, renameSync } from 'node:fs';
 import t from 'tap';
 import type { Test } from 'tap';
-import type { Verdict, VerifierOptions } from '../../src/audit/verifier.js';
+import type { Verdict } from '../../src/audit/verdict.js';
+import type { VerifierOptions } from '../../src/audit/verifier.js';
 import type { ChainedLog } from '../../src/telemetry/chained-log.js';
 import { openLog, until } from '../telemetry/open-log.js';
 import { requestLine } from './sample-log.js';

@@ -106,7 +106,7 @@ async function logOf(t: Test): Promise<{ file: string; secretFile: string }> {
 t.test('audit verify proves a log, packed or not, and names what is wrong with another', async (t) => {
   const { file, secretFile } = await logOf(t);
   const intact = await audit('verify', '--secret-file', secretFile, file);
-  t.strictSame(intact, { status: 0, out: 'Intact: 9 lines, 1 chain, 0 findings.\n', err: '' });
+  t.strictSame(intact, { status: 0, out: 'Intact: 9 lines of 7 requests, 1 chain, 0 findings.\n', err: '' });
   writeFileSync(`${file}.gz`, gzipSync(readFileSync(file)));
   t.equal((await audit('verify', '--secret-file', secretFile, `${file}.gz`)).status, 0);
   const config = `${file}.yaml`;
@@ -125,7 +125,7 @@ t.test('audit verify proves a log, packed or not, and names what is wrong with a
   const edited = await audit('verify', '--secret-file', secretFile, file);
   t.equal(edited.status, 1);
   t.match(edited.out, `${file}:4: edited: line 4 of its chain is not what was written\n`);
-  t.match(edited.err, 'The log is NOT INTACT: 9 lines, 1 chain, 1 finding.');
+  t.match(edited.err, 'The log is NOT INTACT: 9 lines of 7 requests, 1 chain, 1 finding.');
   const asJson = await audit('verify', '--json', '--secret-file', secretFile, file);
   t.match(JSON.parse(asJson.out), { intact: false, lines: 9, findings: [{ file, line: 4, kind: 'edited' }] });
 
@@ -150,7 +150,7 @@ t.test('audit verify tells what it found before a file that cannot be read, and 
   t.match(await verify(path.dirname(file)), { status: 1, err: / cannot be read: it is a directory\.\n$/ });
   const whole = await verify(file, gone);
   t.strictSame([whole.status, whole.out], [1, ''], 'nothing is said to be intact');
-  t.match(whole.err, 'there is no such file. Before that: 9 lines, 1 chain, 0 findings.\n');
+  t.match(whole.err, 'there is no such file. Before that: 9 lines of 7 requests, 1 chain, 0 findings.\n');
   t.match(JSON.parse((await verify('--json', file, gone)).out), { intact: false, unreadable: gone, findingCount: 0 });
   t.match(JSON.parse((await verify('--json', file)).out), { intact: true, unreadable: null });
 
@@ -162,7 +162,7 @@ t.test('audit verify tells what it found before a file that cannot be read, and 
   t.match(cut.out, `${file}.gz:4: edited: line 4 of its chain is not what was written\n`);
   t.match(
     cut.err,
-    /cannot be read: it ends too early: cut off, or not yet written to its end\. Before that: \d lines, 1 /,
+    /cannot be read: it ends too early: cut off, or not yet written to its end\. Before that: \d lines of \d requests, 1 /,
   );
   const damaged = await verify(file, `${file}.gz`);
   t.match(damaged.out, `${file}:4: edited`, 'of the files before');

@@ -184,7 +184,7 @@ t.test(
     const verified = await run('audit', 'verify', '--secret-file', path.join(kept, 'access-log-secret'), log);
     t.match(
       verified,
-      { status: 0, stdout: /^Intact: \d+ lines, 3 chains, 0 findings/ },
+      { status: 0, stdout: /^Intact: \d+ lines of \d+ requests, 3 chains, 0 findings/ },
       'its log is chained under a secret',
     );
     for (const dev of [first, second, third]) t.notMatch(dev.output(), 'secretFile is not set');

@@ -21,6 +21,7 @@ function recordsFound(key: How, merchant: How): Records {
   return {
     key: () => read(key),
     merchant: () => read(merchant),
+    knowsKey: () => true,
     unavailableReason: () => null,
     cacheFigures: () => null,
     close: () => Promise.resolve(),

@@ -1,9 +1,6 @@
 import t from 'tap';
-import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
-import { lookupIdOf } from '../../src/gateway/api-key.js';
 import type { SharedRate, TokenTake } from '../../src/gateway/ports.js';
-import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
-import { BadKeyThrottle } from '../../src/http/bad-key-throttle.js';
+import { BadKeyThrottle } from '../../src/http/throttle/bad-key-throttle.js';
 import { GatewayError } from '../../src/http/errors.js';
 import { MerchantRate } from '../../src/http/merchant-rate.js';
 import { sourceOf } from '../../src/http/source.js';
@@ -13,7 +10,10 @@ import type { DenialCode } from '../../src/policy/denials.js';
 import { address } from '../policy/fixtures.js';
 import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from './harness.js';
 
-const limits = { badKeys: 3, windowSeconds: 60, pauseSeconds: 30, lookupsPerSecond: 2, maxSources: 100 };
+const limits = {
+  ...{ badKeys: 3, totalBadKeys: 1_000_000, windowSeconds: 60, pauseSeconds: 30, maxSources: 100 },
+  ...{ lookupsPerSecond: 2, totalLookupsPerSecond: 1 },
+};
 
 /** What a source is told after a denial: the denial itself, or that it is throttled, and for how long. */
 function told(throttle: BadKeyThrottle, source: string, denial: DenialCode): string {
@@ -58,7 +58,7 @@ t.test('a source is throttled after so many bad keys within the window, and free
   t.end();
 });
 
-t.test('what says nothing of a key is not counted; what could say that one exists is not told', (t) => {
+t.test('what a valid key may not do is not counted; what could say that one exists is not told', (t) => {
   const now = 0;
   const counted = denials
     .map(({ code }) => code)
@@ -67,7 +67,10 @@ t.test('what says nothing of a key is not counted; what could say that one exist
       told(throttle, 'a', code);
       return throttle.throttled === 1;
     });
-  t.same(counted, ['key_format', 'test_key_in_live', 'live_key_in_test', 'key_unknown', 'key_inactive']);
+  t.same(counted, [
+    ...['https_required', 'tor_blocked', 'key_required', 'key_format'],
+    ...['test_key_in_live', 'live_key_in_test', 'key_unknown', 'key_inactive'],
+  ]);
   const throttle = new BadKeyThrottle({ ...limits, badKeys: 1 }, () => now);
   told(throttle, 'a', 'key_unknown');
   const stillTold = denials.map(({ code }) => code).filter((code) => told(throttle, 'a', code) === code);
@@ -75,38 +78,36 @@ t.test('what says nothing of a key is not counted; what could say that one exist
   t.end();
 });
 
-t.test('a throttled source makes the store look up a few unknown keys a second, and every known one', async (t) => {
+t.test('many bad requests in a pause prolong it; a few do not', (t) => {
   let now = 0;
   const throttle = new BadKeyThrottle(limits, () => now);
-  const asked: string[] = [];
-  const known = new RecordKeyStore(new MemoryRecords(recordsOf(liveKey)));
-  const keyStore = throttle.sparing(
-    {
-      find: (lookupId) => {
-        asked.push(lookupId);
-        return known.find(lookupId);
-      },
-    },
-    'a',
-  );
-  const id = lookupIdOf(liveKey, null);
-  for (let count = 0; count < 5; count += 1) await keyStore.find(`free ${count}`);
-  t.equal(asked.length, 5, 'unthrottled: all');
-  t.equal((await keyStore.find(id)).credential?.keyId, 'key_1');
-  for (let count = 0; count < 3; count += 1) throttle.denied('a', 'key_unknown');
-  asked.length = 0;
-  for (let count = 0; count < 10; count += 1) await keyStore.find(id);
-  t.equal(asked.length, 10, 'a key that was ever real is looked up as always, and uses up nothing');
-  const outcomes = await Promise.allSettled(
-    Array.from({ length: 6 }, async (_, count) => keyStore.find(`bad ${count}`)),
-  );
-  t.equal(outcomes.filter(({ status }) => status === 'fulfilled').length, 2);
-  t.match(outcomes.find((one) => one.status === 'rejected')?.reason, { code: 'throttled', retryAfterSeconds: 30 });
-  now += 500;
-  await keyStore.find('another');
-  await t.rejects(async () => keyStore.find('and one more'));
-  await t.rejects(async () => keyStore.find('another'), 'a bad key is not known for having been looked up');
-  t.equal(asked.length, 13);
+  const flood = (count: number): string[] => Array.from({ length: count }, () => told(throttle, 'a', 'key_unknown'));
+  flood(3);
+  now += 20_000;
+  t.same(flood(3), ['throttled 10', 'throttled 10', 'throttled 10']);
+  t.same(flood(1), ['throttled 30'], 'as many as throttled it at first');
+  now += 29_000;
+  t.same(flood(1), ['throttled 1'], 'two in that pause are too few');
+  now += 1_000;
+  t.same(flood(1), ['key_unknown']);
+  t.end();
+});
+
+t.test('sources that are each not throttled are together, once they send too much', (t) => {
+  let now = 0;
+  const throttle = new BadKeyThrottle({ ...limits, totalBadKeys: 10 }, () => now);
+  for (let count = 0; count < 7; count += 1) told(throttle, String(count), 'key_required');
+  for (let count = 0; count < 2; count += 1) told(throttle, '6', 'key_required');
+  t.ok(throttle.limits('6'), 'this one is throttled by itself');
+  for (let count = 7; count < 10; count += 1) told(throttle, String(count), 'key_required');
+  t.notOk(throttle.isTotalReached, 'and what it had sent counts no more among those that are not');
+  throttle.count(null);
+  t.ok(throttle.isTotalReached, 'what comes from nobody that is known counts as well');
+  t.ok(throttle.limits('new'));
+  t.equal(told(throttle, 'new', 'key_unknown'), 'key_unknown', 'no denial becomes a 429 for what others sent');
+  now += 30_000;
+  t.notOk(throttle.limits('new'));
+  t.end();
 });
 
 t.test('sources beyond the limit are forgotten, the oldest first: memory stays bounded', (t) => {
@@ -150,7 +151,7 @@ t.test('a source of many bad keys gets 429 with retry-after, and a valid key fro
   }
   t.match(gateway.lines.at(-1), { event: { code: 'throttled' }, http: { response: { status_code: 429 } } });
   t.match(gateway.lines.at(-1), { organization: { id: 'm_2' } }, 'the log says whose it was');
-  t.equal(gateway.lines.length, 8, 'one line each');
+  t.equal(gateway.lines.length, 4, 'the others share a line');
   t.equal((await from('2001:db8:0:7::1', liveKey)).status, 200);
   t.equal((await from('2001:db8:0:7::1', liveKey, 'POST')).status, 403);
   t.equal((await from('2001:db8:0:7::1', null)).status, 401, 'no key is no guess');

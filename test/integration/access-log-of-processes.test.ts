@@ -5,7 +5,7 @@ import path from 'node:path';
 import t from 'tap';
 import { readLogLines } from '../../src/audit/log-lines.js';
 import { Verifier } from '../../src/audit/verifier.js';
-import type { Verdict } from '../../src/audit/verifier.js';
+import type { Verdict } from '../../src/audit/verdict.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { ask, connect, liveKey, recordsOf, requestBytes, startUpstream } from '../http/harness.js';
 import { testSecret, until } from '../telemetry/open-log.js';

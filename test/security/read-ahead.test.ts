@@ -39,6 +39,7 @@ function setUp() {
         }),
     },
     ...{ standing, names: new RecordNames(''), environment: 'live', keys, merchants, maxEntries: 9 },
+    onSeen: () => undefined,
     compileKey: (name, text) => ({ ...compile(name, text), environment: 'live' }) as CompiledKey,
     compileMerchant: (id, text) => compile(id, text) as unknown as CompiledMerchant,
   });

@@ -2,20 +2,9 @@ import { LRUCache } from 'lru-cache';
 import type { Eventual } from '../../gateway/eventual.js';
 import { growingTo } from '../../gateway/growing-to.js';
 import { KeyStoreUnavailable, type CacheFigures, type RecordRead } from '../../gateway/ports.js';
+import type { Hearing } from './hearing.js';
 import { late, Patience } from './patience.js';
 import { ReadAhead } from './read-ahead.js';
-
-/** What the cache asks about the truth of what it holds. */
-export interface Hearing {
-  /** Whether every change is heard, so that what is held is true. */
-  readonly fresh: boolean;
-  /** Milliseconds since everything held was known to be true. */
-  readonly sinceKnownTrue: number;
-  /** For how long after that it may be served. */
-  readonly staleMilliseconds: number;
-  /** Tries to be fresh again, in bounded time; resolves whether or not that worked. */
-  catchUp(): Promise<void>;
-}
 
 /** How much is held, and for how long. */
 export interface CacheLimits {
@@ -164,6 +153,11 @@ export class RecordCache<Compiled extends object> {
   /** A record that is held, whether it may be served or not; this is no use of it. */
   peek(id: string): Compiled | KeyStoreUnavailable | undefined {
     return this.#known.peek(id)?.value;
+  }
+
+  /** Whether it is held that there is such a record, however old that is, or that there is none. */
+  remembers(id: string): boolean {
+    return this.#known.has(id) || (this.#hearing.fresh && this.#heldAndYoung(id) === null);
   }
 
   /** The records that are held, by their ids, whether they may be served or not. */

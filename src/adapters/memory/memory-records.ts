@@ -79,6 +79,10 @@ export class MemoryRecords implements Records, RecordsStore {
     return answer(this.#merchants.get(merchantId));
   }
 
+  knowsKey(lookupId: string): boolean {
+    return this.#keys.has(lookupId);
+  }
+
   unavailableReason(): string | null {
     return this.#unavailableReason;
   }

@@ -3,6 +3,7 @@ import type { Eventual } from '../../gateway/eventual.js';
 import type { Clock, HeldFigures, RecordFigures, RecordRead, Records } from '../../gateway/ports.js';
 import { compileKeyRecord, compileMerchantRecord, MalformedRecord } from '../../gateway/records.js';
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
+import { KnownKeys } from '../cache/known-keys.js';
 import { RecordCache } from '../cache/record-cache.js';
 import type { CacheLimits } from '../cache/record-cache.js';
 import type { GatewayIdentity } from './acknowledgement-text.js';
@@ -54,6 +55,7 @@ export class RedisRecords implements Records {
   readonly #missing: MissingRecords;
   readonly #keys: RecordCache<CompiledKey>;
   readonly #merchants: RecordCache<CompiledMerchant>;
+  readonly #known: KnownKeys;
   readonly #floor: RevisionFloor;
   readonly #preload: Preload | null;
   readonly #seals: Seals;
@@ -75,6 +77,7 @@ export class RedisRecords implements Records {
     const events: LinkEvents = {
       onChanged: (names) => {
         this.#missing.changed(names);
+        this.#known.note(this.#names.lookupIdsOf(names));
         if (this.#heartbeat.changed()) this.#drop(this.#names.lookupIdsOf(names), this.#names.merchantIdsOf(names));
         if (names.includes(this.#names.meta)) this.#heartbeat.doubt();
         else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
@@ -120,12 +123,16 @@ export class RedisRecords implements Records {
       ...{ names, instanceId: identity.instanceId, seals },
     });
     // Held by their ids: a name would have to be made, and hashed, for each look-up.
-    this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#read(this.#names.key(id), compileKeyRecord));
+    this.#known = new KnownKeys(cache.maxEntries);
+    this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#readKey(id));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
     this.#floor = new RevisionFloor(cache.maxEntries);
     const read: AheadReaderOptions = {
       ...{ link: this.#link, standing: this.#heartbeat.standing, environment: identity.environment },
       ...{ names: this.#names, keys: this.#keys, merchants: this.#merchants, maxEntries: cache.maxEntries },
+      onSeen: (lookupIds) => {
+        this.#known.note(lookupIds);
+      },
       compileKey: (name, text) => this.#compile(name, text, compileKeyRecord),
       compileMerchant: (id, text) => this.#compile(this.#names.merchant(id), text, merchantOf(id)),
     };
@@ -138,6 +145,10 @@ export class RedisRecords implements Records {
 
   merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>> {
     return this.#merchants.get(merchantId);
+  }
+
+  knowsKey(lookupId: string): boolean {
+    return this.#keys.remembers(lookupId) || this.#known.has(lookupId);
   }
 
   unavailableReason(): string | null {
@@ -185,6 +196,12 @@ export class RedisRecords implements Records {
     this.#keys.dropAll();
     this.#merchants.dropAll();
     this.#preload?.restart();
+  }
+
+  async #readKey(id: string): Promise<CompiledKey | KeyStoreUnavailable | null> {
+    const key = await this.#read(this.#names.key(id), compileKeyRecord);
+    if (key !== null) this.#known.note([id]);
+    return key;
   }
 
   /** A merchant is asked for because a key names it: one that is not there is damage, and whoever has the key gets 503. */

@@ -66,7 +66,9 @@ function rowOf(entry: AccessEntry, width: number): string {
     organization?.id ?? '-',
     gateway.key?.id ?? gateway.key?.fingerprint ?? '-',
     http.request.id ?? '-',
-    `${http.request.method ?? '-'} ${url?.path ?? '-'}`,
+    gateway.aggregate === undefined
+      ? `${http.request.method ?? '-'} ${url?.path ?? '-'}`
+      : `${gateway.aggregate.count} requests`,
   ];
   return cells
     .map(printable)

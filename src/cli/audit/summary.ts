@@ -42,7 +42,7 @@ async function summarise(files: readonly string[], options: Options, { out, err 
       const read = findEntry(bytes);
       if (read === null) summing.add(null);
       else if (matches(read.entry, options)) {
-        if (read.isSealed) summing.add(read.entry);
+        if (read.isSealed) summing.add(read.entry, options.code);
         else summing.leaveOut();
       }
     }

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { readLogLines, UnreadableLog } from '../../audit/log-lines.js';
 import { Verifier } from '../../audit/verifier.js';
-import type { Verdict } from '../../audit/verifier.js';
+import type { Verdict } from '../../audit/verdict.js';
 import { collect } from '../admin/arguments.js';
 import { printable } from '../admin/printable.js';
 import type { CommandIo } from '../command-io.js';
@@ -77,11 +77,12 @@ async function takeAll(
 }
 
 function asJson(verdict: Verdict, unreadable: UnreadableLog | null): object {
-  const { intact, lines, findingCount, findings, notes, chains } = verdict;
+  const { intact, lines, requests, findingCount, findings, notes, chains } = verdict;
   return {
     intact: intact && unreadable === null,
     unreadable: unreadable?.message ?? null,
     lines,
+    requests,
     findingCount,
     findings,
     notes,
@@ -107,8 +108,8 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
   return told.map((line) => `${printable(line)}\n`).join('');
 }
 
-function sizeOf({ lines, chains, findingCount }: Verdict): string {
-  return `${counted(lines, 'line')}, ${counted(chains.length, 'chain')}, ${counted(findingCount, 'finding')}`;
+function sizeOf({ lines, requests, chains, findingCount }: Verdict): string {
+  return `${counted(lines, 'line')} of ${counted(requests, 'request')}, ${counted(chains.length, 'chain')}, ${counted(findingCount, 'finding')}`;
 }
 
 function counted(count: number, what: string): string {

@@ -1,33 +1,56 @@
 import Type from '../../typebox/typebox.js';
 import { nullable, section } from './option.js';
 
-/** What becomes of an address that sends many bad keys. */
+/** What becomes of an address that sends many requests without an acceptable key. */
 export const throttle = section(
   {
-    enabled: Type.Boolean({ default: true, description: 'Whether bad keys are counted at all.' }),
+    enabled: Type.Boolean({
+      default: true,
+      description: 'Whether requests without an acceptable key are counted at all.',
+    }),
     badKeys: Type.Integer({
       minimum: 1,
       maximum: 1_000_000,
       default: 3000,
-      description: 'Bad keys within windowSeconds from which on a source is throttled.',
+      description:
+        'Requests without an acceptable key (none, a bad one, or not even readable) within windowSeconds from which on a ' +
+        'source is throttled.',
+    }),
+    totalBadKeys: Type.Integer({
+      minimum: 1,
+      maximum: 10_000_000,
+      default: 10_000,
+      description:
+        'The same of all sources together that are not throttled, for those who use many addresses: from then on for ' +
+        'pauseSeconds, such requests share log lines and lookupsPerSecond, whatever their source.',
     }),
     windowSeconds: Type.Integer({
       minimum: 1,
       maximum: 3600,
       default: 60,
-      description: 'The time in which bad keys are counted; it begins with the first.',
+      description: 'The time in which they are counted; it begins with the first.',
     }),
     pauseSeconds: Type.Integer({
       minimum: 1,
       maximum: 3600,
       default: 60,
-      description: 'How long a source stays throttled; retry-after tells what is left of it.',
+      description:
+        'How long a source stays throttled; retry-after tells what is left of it. As many again in that time prolong it.',
     }),
     lookupsPerSecond: Type.Integer({
       minimum: 1,
       maximum: 10_000,
       default: 20,
-      description: 'Keys never seen before that are still looked up for one throttled source.',
+      description:
+        'Keys not known to exist that are still looked up for one throttled source, besides the first of each connection.',
+    }),
+    totalLookupsPerSecond: Type.Integer({
+      minimum: 1,
+      maximum: 100_000,
+      default: 2000,
+      description:
+        'Further such keys that are looked up for all throttled sources together: so many with a right checksum, and so ' +
+        'many of another form than that of generated keys.',
     }),
     maxSources: Type.Integer({
       minimum: 1,
@@ -38,8 +61,8 @@ export const throttle = section(
   },
   {
     description:
-      'A source (a client address; of IPv6 its /64) that has sent many bad keys is answered 429, except where its ' +
-      'key is valid. Counted by each gateway process for itself.',
+      'A source (a client address; of IPv6 its /64) that has sent many requests without an acceptable key is answered ' +
+      '429, except where its key is valid. Counted by each gateway process for itself.',
   },
 );
 

@@ -188,8 +188,20 @@ export const accessLog = section(
         'What becomes of requests while lines cannot be written: refuse answers 503 and is not ready, so that no ' +
         'request leaves no trace; continue takes them, and counts the lines that are lost.',
     }),
+    reserveBytes: Type.Integer({
+      minimum: 0,
+      maximum: 1_125_899_906_842_624,
+      default: 268_435_456,
+      description:
+        "Room on the file's disk that is kept for accepted requests and refusals of known keys: while there is less, all " +
+        'others share one line a second. 0: none. Of stdout nobody knows the room.',
+    }),
   },
-  { description: 'One JSON line a request, accepted or refused.' },
+  {
+    description:
+      'One JSON line a request, accepted or refused. Too many requests of a source without an acceptable key share one ' +
+      'line a second, with their number.',
+  },
 );
 
 /** Where traces are sent. */

@@ -18,6 +18,8 @@ export interface AheadReaderOptions {
   readonly merchants: RecordCache<CompiledMerchant>;
   /** Of keys, and of merchants. */
   readonly maxEntries: number;
+  /** Told of the keys that the store has, some at a time, also of those that do not fit. */
+  readonly onSeen: (lookupIds: readonly string[]) => void;
   /** The record in a text, or why it cannot be used. */
   readonly compileKey: (name: string, text: string) => CompiledKey | KeyStoreUnavailable | null;
   readonly compileMerchant: (id: string, text: string) => CompiledMerchant | KeyStoreUnavailable | null;
@@ -96,7 +98,9 @@ export class AheadReader {
   async *keysInStore(): AsyncGenerator<readonly string[]> {
     await this.#turn();
     for await (const names of this.#options.link.names(this.#options.names.key(''))) {
-      yield this.#options.names.lookupIdsOf(names);
+      const lookupIds = this.#options.names.lookupIdsOf(names);
+      this.#options.onSeen(lookupIds);
+      yield lookupIds;
       await this.#turn();
     }
   }
