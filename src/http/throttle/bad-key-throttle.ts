@@ -74,6 +74,8 @@ export class BadKeyThrottle {
   /** By what the key has for a checksum: made-up keys of any form take nothing from those with a right one. */
   readonly #totalLookups: { readonly right: TokenBucket; readonly none: TokenBucket };
   readonly #haveAsked = new WeakSet();
+  /** When the last of all pauses ends. */
+  #quietFrom = -Infinity;
   /** Keys that were refused without a look-up, by why. */
   readonly refusedLookups = { checksum: 0, budget: 0 };
 
@@ -103,9 +105,9 @@ export class BadKeyThrottle {
     return this.#total.pauseEnd(this.#now()) !== null;
   }
 
-  /** Whether nobody has sent a bad request lately, so that nothing is to be looked at. */
+  /** Whether no source is throttled, so that nothing is to be looked at for a request with a key. */
   get isQuiet(): boolean {
-    return this.#sources.size === 0 && !this.isTotalReached;
+    return this.#now() >= this.#quietFrom;
   }
 
   /** Whether requests of a source without an acceptable key are among too many. @param source null: it is not known */
@@ -138,16 +140,12 @@ export class BadKeyThrottle {
   /** Counts a request that brought no acceptable key. @param source null: it is not known, and only counts among all */
   count(source: string | null): void {
     const now = this.#now();
-    if (source === null) {
-      this.#total.add(now);
-      return;
-    }
-    const { bad } = this.#sourceOf(source);
-    const isThrottled = bad.pauseEnd(now) !== null;
-    const countBefore = bad.count;
-    const becomesThrottled = bad.add(now);
-    if (becomesThrottled) this.#total.forget(countBefore);
+    const bad = source === null ? null : this.#sourceOf(source).bad;
+    const isThrottled = bad !== null && bad.pauseEnd(now) !== null;
+    const countBefore = bad?.count ?? 0;
+    if (bad?.add(now) === true) this.#total.forget(countBefore);
     else if (!isThrottled) this.#total.add(now);
+    this.#quietFrom = Math.max(this.#quietFrom, bad?.pauseEnd(now) ?? now, this.#total.pauseEnd(now) ?? now);
   }
 
   #requireLookUp({ source, key, connection }: KeyBearer, pauseEnd: number): void {
@@ -180,7 +178,7 @@ export class BadKeyThrottle {
   }
 
   #pauseOf(source: string | null): number | null {
-    if (source === null || this.#sources.size === 0) return null;
+    if (source === null || this.isQuiet) return null;
     return this.#sources.get(source)?.bad.pauseEnd(this.#now()) ?? null;
   }
 

@@ -6,7 +6,7 @@ import type { GatewayErrorCode } from '../errors.js';
 import type { Exchange } from '../exchange.js';
 import type { RefusedRequest } from '../protocol-errors.js';
 import { keyFormatOf } from '../../policy/key-format.js';
-import { sourceOf } from '../source.js';
+import { sourceOf, sourceText } from '../source.js';
 import type { BadKeyThrottle } from './bad-key-throttle.js';
 import { sharedLine } from './shared-line.js';
 import type { SharedRequests } from './shared-line.js';
@@ -106,7 +106,7 @@ export class SharedLines {
     if (!hasOnlyReserve && throttle?.limits(source) !== true) return false;
     const known = hasOnlyReserve || source === null ? undefined : this.#open.get(source);
     if (known !== undefined || (!hasOnlyReserve && source !== null && this.#open.size < mostSources)) {
-      const requests = known ?? begin(at, { source, ...from });
+      const requests = known ?? begin(at, { source: source && sourceText(source), ...from });
       if (known === undefined) this.#open.set(source ?? '', requests);
       add(requests, code, status, at);
       this.figures.throttled += 1;
