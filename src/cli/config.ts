@@ -5,6 +5,8 @@ import { ConfigError } from '../config/config-error.js';
 import type { Problem } from '../config/config-error.js';
 import { loadConfig } from '../config/load.js';
 import { configNotes } from '../config/config-notes.js';
+import { mebibyte, planMemory } from '../config/memory-plan.js';
+import type { MemoryPlan } from '../config/memory-plan.js';
 import { OperatorError } from '../config/operator-error.js';
 import { redactConfig } from '../config/redact.js';
 import type { Config } from '../config/schema.js';
@@ -64,7 +66,10 @@ function check(
   const ofCommand = command === undefined ? [] : startProblems(command, config);
   if (ofCommand.length > 0) throw new ConfigError(ofCommand, file ?? null);
   const shown = redactConfig(config);
-  out(json === true ? `${JSON.stringify(shown, null, 2)}\n` : escapeVariables(stringify(shown, { lineWidth: 0 })));
+  const memoryPlan = command === undefined || command === 'gateway' ? planMemory(config) : null;
+  if (json === true)
+    out(`${JSON.stringify(memoryPlan === null ? shown : { ...(shown as object), memoryPlan }, null, 2)}\n`);
+  else out(escapeVariables(stringify(shown, { lineWidth: 0 })) + (memoryPlan === null ? '' : planComment(memoryPlan)));
   // The file may be for another command, so this is no failure.
   for (const other of command === undefined ? serverCommands : []) {
     const problems = startProblems(other, config);
@@ -91,6 +96,20 @@ async function connect({ for: command = 'gateway' }: CheckOptions, config: Confi
 
 function listOf(problems: readonly Problem[]): string {
   return problems.map(({ path, message }) => `  ${path}: ${message}\n`).join('');
+}
+
+/** The plan as comments of YAML, so that what is printed can be loaded again. */
+function planComment(plan: MemoryPlan): string {
+  const { connections, maxEntries, unknownMaxEntries, maxSources } = plan.allows;
+  const inMebibytes = (bytes: number): string => `${Math.floor(bytes / mebibyte)} MiB`;
+  const lines = [
+    `A gateway process may take ${inMebibytes(plan.memory)} (${plan.source}).`,
+    `Planned: process ${inMebibytes(plan.process)}, caches ${inMebibytes(plan.caches)}, ` +
+      `idle connections ${inMebibytes(plan.connections)}, bodies that wait ${inMebibytes(plan.bufferedBodyBytes)}.`,
+    `It uses limits.connections ${connections}, keyStore.cache.maxEntries ${maxEntries}, ` +
+      `keyStore.cache.unknownMaxEntries ${unknownMaxEntries}, throttle.maxSources ${maxSources}.`,
+  ];
+  return lines.map((text) => `# ${text}\n`).join('');
 }
 
 /** What is printed can be loaded again: `${` in a value is no variable. */

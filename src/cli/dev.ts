@@ -3,6 +3,7 @@ import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { loadConfig } from '../config/load.js';
+import { fitToMemory } from '../config/memory-plan.js';
 import { OperatorError } from '../config/operator-error.js';
 import type { Config, DeepPartial } from '../config/schema.js';
 import type { Records } from '../gateway/ports.js';
@@ -81,7 +82,7 @@ async function dev(
     // The services may have taken a free port, so what leads to them is known only now.
     const upstream = { url: services.url, readsBodies: true };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
-    const wired = loadConfig({ file, presets: { ...presetsFor(directory), upstreams } });
+    const wired = fitToMemory(loadConfig({ file, presets: { ...presetsFor(directory), upstreams } }));
     const ports = await openPorts(wired, log, { records: embedded.records });
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
     const gateway = await startGateway(wired, ports);

@@ -3,6 +3,7 @@ import { ConfigError } from '../config/config-error.js';
 import { gatewayProblems } from '../config/gateway-problems.js';
 import { loadConfig } from '../config/load.js';
 import { configNotes } from '../config/config-notes.js';
+import { fitToMemory, planMemory } from '../config/memory-plan.js';
 import type { Config } from '../config/schema.js';
 import { startGateway } from '../http/start-gateway.js';
 import type { RunningGateway } from '../http/start-gateway.js';
@@ -40,23 +41,25 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
   if (problems.length > 0) throw new ConfigError(problems, file);
 
   const { log, build } = beginLog('gateway', config);
+  const fitted = fitToMemory(config, workers);
   const number = ownWorkerNumber();
   if (number !== null) {
     drainWithoutPrimary();
     try {
       const own = { log: log.child({ worker: number }), build };
-      await runGateway(configOfWorker(config, number), own, number === 1, answerPrimary);
+      await runGateway(configOfWorker(fitted, number), own, number === 1, answerPrimary);
     } catch (error) {
       process.channel?.unref(); // the channel to the primary would keep a process whose start failed
       throw error;
     }
     return;
   }
-  for (const { path, message } of configNotes('gateway', config)) log.warn(`${path} ${message}`);
+  log.info(planMemory(config, workers), 'planned its memory, in bytes of each process');
+  for (const { path, message } of configNotes('gateway', config, workers)) log.warn(`${path} ${message}`);
   if (workers > 1) {
     await runPrimary(config, log, workers);
   } else {
-    await runGateway(config, { log, build }, true, ({ addresses }) => {
+    await runGateway(fitted, { log, build }, true, ({ addresses }) => {
       log.info(addresses, 'the gateway takes requests');
     });
   }

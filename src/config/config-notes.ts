@@ -1,23 +1,42 @@
 import type { Problem } from './config-error.js';
+import { bytesOfKey, bytesOfMerchant, heapFactor, mebibyte, planMemory } from './memory-plan.js';
 import type { Config } from './schema.js';
 import type { ServerCommand } from './start-problems.js';
 
-/** What the operator of a command should know of a configuration with which it starts. */
-export function configNotes(command: ServerCommand, { keyStore: { kind, redis, cache } }: Config): Problem[] {
-  if (command === 'services' || kind === 'memory') return [];
-  return [...replicaNotes(redis), ...(command === 'gateway' ? [memoryNote(cache)] : [])];
+/**
+ * What the operator of a command should know of a configuration with which it starts.
+ * @param processes how many worker processes a gateway has
+ */
+export function configNotes(command: ServerCommand, config: Config, processes = 1): Problem[] {
+  const { kind, redis, cache } = config.keyStore;
+  const ofGateway = command === 'gateway' ? reducedLimits(config, processes) : [];
+  if (command === 'services' || kind === 'memory') return ofGateway;
+  return [...replicaNotes(redis), ...(command === 'gateway' ? [memoryNote(cache)] : []), ...ofGateway];
 }
 
-/** Bytes of the heap that one takes, a merchant with short lists: measured, see docs/records.md. */
-const bytesOfKey = 420;
-const bytesOfMerchant = 650;
-/** What the heap needs besides what is in it, to be collected in. */
-const heapFactor = 1.5;
-const bytesOfMebibyte = 1024 ** 2;
+/** Limits that memory allows only in part. No error: a configuration that was valid before there was `limits.memory` stays valid. */
+function reducedLimits(config: Config, processes: number): Problem[] {
+  const { allows, memory } = planMemory(config, processes);
+  const { limits, keyStore, throttle } = config;
+  const each: readonly (readonly [string, number, number])[] = [
+    ['limits.connections', limits.connections, allows.connections],
+    ['keyStore.cache.maxEntries', keyStore.cache.maxEntries, allows.maxEntries],
+    ['keyStore.cache.unknownMaxEntries', keyStore.cache.unknownMaxEntries, allows.unknownMaxEntries],
+    ['throttle.maxSources', throttle.maxSources, allows.maxSources],
+  ];
+  return each
+    .filter(([, configured, allowed]) => allowed < configured)
+    .map(([path, configured, allowed]) => ({
+      path,
+      message:
+        `${configured} do not fit in ${Math.floor(memory / mebibyte)} MiB, which the process may take: it uses ${allowed}. ` +
+        'Give it more memory (limits.memory, or the limit of its container), or lower the number',
+    }));
+}
 
 function memoryNote({ maxEntries, preload }: Config['keyStore']['cache']): Problem {
   const [keys, merchants] = [bytesOfKey, bytesOfMerchant].map((bytes) =>
-    Math.ceil((maxEntries * bytes * heapFactor) / bytesOfMebibyte),
+    Math.ceil((maxEntries * bytes * heapFactor) / mebibyte),
   );
   const when = preload ? 'all of its environment are read when it starts' : 'a record is read when it is asked for';
   const message =

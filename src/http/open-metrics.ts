@@ -120,6 +120,12 @@ export function showLoad(
     Object.fromEntries([...listeners].map(([name, { connections }]) => [name, connections.size])),
   );
   metrics.gaugeByWord(
+    'gateway_connections_limit',
+    'Connections that may be open, by listener: limits.connections, or fewer where the memory does not allow them.',
+    'listener',
+    () => Object.fromEntries([...listeners].map(([name, { limiter }]) => [name, limiter.limit])),
+  );
+  metrics.gaugeByWord(
     'gateway_connections_without_key',
     'Open connections that never had an accepted request, by listener; those of trusted proxies do not count.',
     'listener',

@@ -15,7 +15,12 @@ import type { IdleOrder } from './idle-clients.js';
 
 // What idle connections take of a gateway's memory, each kind in a process of its own: what src/config/memory-plan.ts builds on.
 
-const options = optionsOf({ connections: '10000', addresses: '4', kinds: 'tcp,tls,refused,accepted', settle: '5' });
+const options = optionsOf({
+  connections: '10000',
+  addresses: '4',
+  kinds: 'tcp,tcp refused,tls,refused,accepted',
+  settle: '5',
+});
 const count = numberIn('connections', options.connections);
 const addresses = numberIn('addresses', options.addresses);
 const settleSeconds = numberIn('settle', options.settle);
@@ -26,6 +31,7 @@ const requestWith = (header: string): string => `GET /v1/transactions HTTP/1.1\r
 const kinds: Readonly<Record<string, { readonly isTls: boolean; readonly request: string }>> = {
   tcp: { isTls: false, request: '' },
   tls: { isTls: true, request: '' },
+  'tcp refused': { isTls: false, request: requestWith('') },
   refused: { isTls: true, request: requestWith('') },
   accepted: { isTls: true, request: requestWith(`x-api-key: ${liveKey}\r\n`) },
 };

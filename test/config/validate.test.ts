@@ -141,6 +141,7 @@ t.test('each option of the contract is there, with its default', (t) => {
     'limits.answerTimeoutSeconds = 120',
     'limits.connections = 10000',
     'limits.connectionsPerAddress = 4096',
+    'limits.memory = null',
     'limits.keepAliveTimeoutSeconds = 72',
     'limits.eventLoopDelayMilliseconds = 1000',
     'limits.drainDelaySeconds = 0',

@@ -293,8 +293,8 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ['a CPU in bytes', /cpu: Does not match/, { registry: { resources: { requests: { cpu: '1Gi' } } } }],
   [
     'more memory asked for than allowed',
-    /live: gateway\.resources asks for 1Gi of memory, above the limit of 512Mi/,
-    { gateway: { resources: { requests: { memory: '1Gi' } } } },
+    /live: gateway\.resources asks for 2Gi of memory, above the limit of 1536Mi/,
+    { gateway: { resources: { requests: { memory: '2Gi' } } } },
   ],
   [
     'more CPU asked for than allowed',

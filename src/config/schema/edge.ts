@@ -157,6 +157,12 @@ export const limits = section(
         'Open connections of one address, of each listener; an IPv6 client is its /64. Further ones are closed at ' +
         'once. Trusted proxies may open any number.',
     }),
+    memory: nullable(Type.Integer({ minimum: 67_108_864, maximum: 1_099_511_627_776 }), {
+      description:
+        'Bytes of memory that a gateway may take, with all of its worker processes: connections, bodies that wait and caches ' +
+        'together. Where connections or the caches of records and sources do not fit, fewer are used; `config check` prints what fits. ' +
+        'null: the limit that the container has (its cgroup), otherwise all memory of the machine.',
+    }),
     keepAliveTimeoutSeconds: Type.Integer({
       minimum: 1,
       maximum: 3600,

@@ -39,6 +39,11 @@ export class ConnectionLimiter {
     this.#tables = { open: 0, sources: new Sources(), holders: new Holders(limits.connections) };
   }
 
+  /** How many may be open. */
+  get limit(): number {
+    return this.#limits.connections;
+  }
+
   /** How many connections were closed to make room, by reason. */
   get evicted(): Readonly<Record<Eviction, number>> {
     return { ...this.#evicted };
