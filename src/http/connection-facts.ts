@@ -32,8 +32,8 @@ interface TlsFacts {
 export type ConnectionOrigin = Pick<ConnectionFacts, 'remote' | 'mayForward' | 'place'>;
 
 /** The origin of a connection without a PROXY header. */
-export function originOf(socket: Socket, place: ConnectionPlace | null = null): ConnectionOrigin {
-  return { remote: parseRemoteAddress(socket.remoteAddress), mayForward: true, place };
+export function originOf(socket: Socket): ConnectionOrigin {
+  return { remote: parseRemoteAddress(socket.remoteAddress), mayForward: true, place: null };
 }
 
 const known = new WeakMap<Socket, ConnectionFacts>();

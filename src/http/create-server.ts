@@ -58,9 +58,8 @@ export interface ServerOptions {
  * before HTTP are done. HTTP/2 is left to proxies in front: Node's drops header fields with invalid values without notice.
  */
 export function createServer(handler: http.RequestListener, options: ServerOptions): http.Server {
-  const { limits, tls, proxyProtocolFrom, trustedProxies, connections, limiter, onRefusedConnection } = options;
+  const { limits, tls, connections, onRefusedConnection } = options;
   const server = createHttpServer(handler, limits);
-  const headersTimeout = limits.headersTimeoutSeconds * 1000;
 
   const [serveHttp1] = server.listeners('connection') as [(this: http.Server, socket: Socket) => void];
   server.removeAllListeners('connection');
@@ -85,60 +84,70 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
       startHttp1(socket, bufferedBytes);
     }
   };
-  const refuse = (socket: Socket, why: RefusedConnection): void => {
+  server.on('connection', (socket: Socket) => {
+    connections.opened(socket);
+    socket.on('error', () => undefined); // whoever reads it hears of its end; while nobody does, it would end the process
+    admit(socket, options, start);
+  });
+  return server;
+}
+
+/** Has a connection begin where its source and its listener have room for it, and its PROXY header, if it needs one, is good. */
+function admit(
+  socket: Socket,
+  { limits, proxyProtocolFrom, trustedProxies, limiter, onRefusedConnection }: ServerOptions,
+  start: (socket: Socket, origin: ConnectionOrigin, bufferedBytes: number) => void,
+): void {
+  const refuse = (why: RefusedConnection): void => {
     socket.destroy();
     onRefusedConnection(why);
   };
   /** Trusted proxies speak for many callers, and are no source. */
   const sourceIn = (remote: IpAddress | null): string | null =>
     remote === null || trustedProxies.contains(remote) ? null : sourceOf(remote);
-  server.on('connection', (socket: Socket) => {
-    connections.opened(socket);
-    socket.on('error', () => undefined); // whoever reads it hears of its end; while nobody does, it would end the process
-    const { remote } = originOf(socket);
-    const source = sourceIn(remote);
-    if (remote === null) {
-      socket.destroy(); // gone before it was accepted, as the health checks of some balancers are
-      return;
-    }
-    // What is refused for itself makes no other connection close.
-    if (proxyProtocolFrom?.contains(remote) === false) {
-      refuse(socket, 'proxy_untrusted');
-      return;
-    }
-    if (source !== null && limiter.isFull(source)) {
-      refuse(socket, 'address_limit');
-      return;
-    }
-    const place = limiter.admit(socket);
-    if (place === null) {
-      refuse(socket, 'connection_limit');
-      return;
-    }
-    socket.once('close', () => {
-      place.release();
-    });
-    if (proxyProtocolFrom === null) {
-      if (source !== null) place.countFor(source);
-      start(socket, { remote, mayForward: true, place }, 0);
-      return;
-    }
-    readProxyHeader(socket, headersTimeout, {
-      onHeader: (named, bufferedBytes) => {
-        const behind = sourceIn(named);
-        if (behind !== null && limiter.isFull(behind)) {
-          refuse(socket, 'address_limit');
-          return;
-        }
-        if (behind !== null) place.countFor(behind);
-        start(socket, { remote: named ?? remote, mayForward: named !== null, place }, bufferedBytes);
-      },
-      onRefused: () => {
-        onRefusedConnection('proxy_header');
-      },
-    });
+
+  const { remote } = originOf(socket);
+  if (remote === null) {
+    socket.destroy(); // gone before it was accepted, as the health checks of some balancers are
+    return;
+  }
+  // What is refused for itself makes no other connection close.
+  if (proxyProtocolFrom?.contains(remote) === false) {
+    refuse('proxy_untrusted');
+    return;
+  }
+  const source = sourceIn(remote);
+  if (source !== null && limiter.isFull(source)) {
+    refuse('address_limit');
+    return;
+  }
+  const place = limiter.admit(socket);
+  if (place === null) {
+    refuse('connection_limit');
+    return;
+  }
+  socket.once('close', () => {
+    place.release();
   });
-  return server;
+  if (proxyProtocolFrom === null) {
+    if (source !== null) place.countFor(source);
+    start(socket, { remote, mayForward: true, place }, 0);
+    return;
+  }
+  readProxyHeader(socket, limits.headersTimeoutSeconds * 1000, {
+    onHeader: (named, bufferedBytes) => {
+      const behind = sourceIn(named);
+      if (behind !== null && limiter.isFull(behind)) {
+        refuse('address_limit');
+        return;
+      }
+      if (behind !== null) place.countFor(behind);
+      start(socket, { remote: named ?? remote, mayForward: named !== null, place }, bufferedBytes);
+    },
+    onRefused: () => {
+      onRefusedConnection('proxy_header');
+    },
+  });
 }
 
 function createHttpServer(handler: http.RequestListener, limits: ConnectionLimits): http.Server {
