@@ -15,14 +15,22 @@ export class TokenBucket {
     this.#filledAt = now();
   }
 
-  /** Takes a token; false where there is none. */
-  take(): boolean {
+  /**
+   * Takes a token; false where there is none.
+   * @param reserved how many have to be left behind it
+   */
+  take(reserved = 0): boolean {
     const now = this.#now();
     this.#tokens = Math.min(this.#size, this.#tokens + ((now - this.#filledAt) * this.#perSecond) / 1000);
     this.#filledAt = now;
-    if (this.#tokens < 1) return false;
+    if (this.#tokens < 1 + reserved) return false;
     this.#tokens -= 1;
     return true;
+  }
+
+  /** Puts back a token that was taken. */
+  giveBack(): void {
+    this.#tokens = Math.min(this.#size, this.#tokens + 1);
   }
 
   /** What is left after the last `take`, with fractions. */

@@ -13,11 +13,13 @@ import { servedMethod } from './known-method.js';
 import { LeanRequest } from './lean-request.js';
 import { readProxyHeader } from './proxy-protocol/read-header.js';
 import { sourceOf } from './source.js';
+import { HandshakeRate } from './tls/handshake-rate.js';
+import type { HandshakeLimits } from './tls/handshake-rate.js';
 import type { TlsEndpoint } from './tls/tls-endpoint.js';
 import { tlsRefusals } from './tls/tls-refusal.js';
 
 /** Limits of a listener's connections. */
-export interface ConnectionLimits {
+export interface ConnectionLimits extends HandshakeLimits {
   readonly headerBytes: number;
   readonly targetBytes: number;
   readonly headersTimeoutSeconds: number;
@@ -30,6 +32,7 @@ export interface ConnectionLimits {
 export const refusedConnections = [
   'address_limit',
   'connection_limit',
+  'handshake_limit',
   'proxy_header',
   'proxy_untrusted',
   ...tlsRefusals.map((reason) => `tls_${reason}` as const),
@@ -67,9 +70,11 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
     connections.ready(socket, bufferedBytes);
     serveHttp1.call(server, socket);
   };
+  const handshakes = new HandshakeRate(limits, options.trustedProxies);
   const startTls = tls?.accept({
     onSecure: (socket: TLSSocket, origin) => {
       if (origin.place !== null) origin.place.socket = socket;
+      if (socket.isSessionReused()) handshakes.giveBack(origin.remote);
       noteConnection(socket, origin);
       startHttp1(socket, 0);
     },
@@ -78,8 +83,15 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
     },
   });
   const start = (socket: Socket, origin: ConnectionOrigin, bufferedBytes: number): void => {
-    if (startTls !== undefined) startTls(socket, origin);
-    else {
+    if (startTls !== undefined) {
+      handshakes.admit(socket, origin.remote, limits.headersTimeoutSeconds * 1000, (isAdmitted) => {
+        if (isAdmitted) startTls(socket, origin);
+        else {
+          socket.destroy();
+          onRefusedConnection('handshake_limit');
+        }
+      });
+    } else {
       noteConnection(socket, origin);
       startHttp1(socket, bufferedBytes);
     }

@@ -23,6 +23,7 @@ export const covered = {
     'GatewayNotReady',
     'GatewayConnectionsFull',
     'GatewayConnectionsEvicted',
+    'GatewayHandshakesRefused',
     'GatewayOverloaded',
     'GatewaySlow',
     'GatewaySlowDecisions',

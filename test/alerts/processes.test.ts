@@ -58,6 +58,20 @@ t.test('alerts on processes fire by their causes, and none in a quiet hour', opt
     async () => (await figure(narrow, 'gateway_connections_evicted_total{reason="without_key"}')) > 0,
   );
   await narrow.kill();
+  const hurried = await start('gateway', { limits: { handshakesPerSecond: 1, handshakeBurst: 1 }, trustedProxies: [] });
+  await caused(
+    ['GatewayHandshakesRefused'],
+    { 'gateway 1': hurried },
+    () => {
+      for (let count = 0; count < 6; count += 1) {
+        const socket = tls.connect({ port: hurried.ports.https ?? 0, rejectUnauthorized: false });
+        socket.on('error', () => undefined);
+        t.teardown(() => socket.destroy());
+      }
+    },
+    async () => (await figure(hurried, 'gateway_connections_refused_total{reason="handshake_limit"}')) > 0,
+  );
+  await hurried.kill();
 
   for (const [alert, part, name] of [
     ['RegistryNotReady', registry, 'registry'],

@@ -186,8 +186,8 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     presets: {
       listen: { https: { ...address, certFile, keyFile }, http: address, management: address },
       upstreams: { transactions: { url }, payouts: { url }, customers: { url } },
-      // A machine that is busy with other tests is no overload of this gateway.
-      limits: { drainTimeoutSeconds: 1, eventLoopDelayMilliseconds: 0 },
+      // A machine that is busy with other tests is no overload of this gateway, and many clients have its address.
+      limits: { drainTimeoutSeconds: 1, eventLoopDelayMilliseconds: 0, handshakeBurst: 1_000_000 },
     },
     text: JSON.stringify(setup.config ?? {}),
   });

@@ -127,7 +127,9 @@ t.test('a long body has its place once 64 KiB of it are there, and loses it wher
   );
   t.equal(await figure(gateway, inFlight), 0);
   t.equal((await ask(gateway, { ...post, headers: [['x-api-key', otherKey]] })).status, 200);
+  const answeredAt = performance.now();
   await closed;
+  t.ok(performance.now() - answeredAt < 15_000, 'it does not go on for as long as a request may take');
   t.match(gateway.lines[0], { event: { code: 'request_timeout', reason: /^less of the body came than 4096 bytes/ } });
   t.equal(await figure(gateway, 'gateway_bodies_refused_total{reason="slow"}'), 1);
   t.equal(upstream.seen.length, 1, 'half a payout is none');

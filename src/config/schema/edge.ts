@@ -163,6 +163,20 @@ export const limits = section(
         'together. Where connections or the caches of records and sources do not fit, fewer are used; `config check` prints what fits. ' +
         'null: the limit that the container has (its cgroup), otherwise all memory of the machine.',
     }),
+    handshakesPerSecond: Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000,
+      default: 100,
+      description:
+        'TLS handshakes of one address, on average; an IPv6 client is its /64. Further connections are closed at once. ' +
+        'Resumed sessions do not count. Trusted proxies may make any number. Counted by each gateway process for itself.',
+    }),
+    handshakeBurst: Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000,
+      default: 200,
+      description: 'TLS handshakes that an address may make at once after it has been quiet. Each holds up all others.',
+    }),
     keepAliveTimeoutSeconds: Type.Integer({
       minimum: 1,
       maximum: 3600,
