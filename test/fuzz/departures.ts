@@ -20,7 +20,7 @@ const proxyHeaders = [
   Buffer.from('0d0a0d0a000d0a515549540a20000000', 'hex'),
 ];
 /** What a request declares, and what comes of it before its client leaves. */
-const bodies = [0, 2, 900, 16_384, 16_385, 40_000];
+const bodies = [0, 2, 900, 65_536, 65_537, 100_000];
 
 /** A client that asks for something and leaves. */
 export interface Departure {

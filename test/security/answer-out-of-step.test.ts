@@ -123,7 +123,7 @@ t.test('of an upload that was answered early nothing comes in front of the next 
   const setting = await start(t, (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
   const caller = connect(setting.gateway.https, setting.gateway.ca);
   const head = `POST /v1/transactions HTTP/1.1\r\nHost: a\r\nx-api-key: ${liveKey}\r\nContent-Length: 100000\r\n\r\n`;
-  const received = await exchangeBytes(caller, head + 'x'.repeat(20_000), (received) => received.endsWith('ok'));
+  const received = await exchangeBytes(caller, head + 'x'.repeat(70_000), (received) => received.endsWith('ok'));
   t.match(parseAnswer(received), { status: 200, body: /^ok$/ });
   t.equal(await askAsOther(setting), 'm_2');
   t.equal(setting.sockets.length, 2);
