@@ -25,6 +25,8 @@ export const bytesOfKey = 420;
 export const bytesOfMerchant = 650;
 /** Merchants have several keys: one merchant for so many keys is counted. */
 const keysOfMerchant = 4;
+/** That it exists, which a gateway remembers beyond what it holds, outside of the heap. */
+const bytesOfKnown = 32;
 /** A name that is held as unknown, and a source that the throttle remembers. */
 const bytesOfUnknown = 140;
 const bytesOfSource = 170;
@@ -116,7 +118,9 @@ function cacheSizes({ keyStore, throttle }: Config): CacheSizes {
 
 function bytesOf({ maxEntries, unknownMaxEntries, maxSources }: CacheSizes): number {
   const records = maxEntries * (bytesOfKey + bytesOfMerchant / keysOfMerchant);
-  return (records + unknownMaxEntries * bytesOfUnknown + maxSources * bytesOfSource) * heapFactor;
+  return (
+    maxEntries * bytesOfKnown + (records + unknownMaxEntries * bytesOfUnknown + maxSources * bytesOfSource) * heapFactor
+  );
 }
 
 /** Node says 0 where it does not know a limit, and an absurd number where there is none. */

@@ -1,5 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import { setImmediate, setTimeout as wait } from 'node:timers/promises';
+import { planMemory } from '../config/memory-plan.js';
 import type { Config } from '../config/schema.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
@@ -25,7 +26,7 @@ import { createRouteTable } from './routes.js';
 import { openTls } from './tls/open-tls.js';
 import type { OpenTls } from './tls/open-tls.js';
 import type { CertificateChange } from './tls/tls-reload.js';
-import { BodyBuffers, bufferedBodyBytes } from './upstream/body-buffers.js';
+import { BodyBuffers } from './upstream/body-buffers.js';
 import { openUpstreams } from './upstream/open-upstreams.js';
 import { WarmUp, type WarmUpEnd } from './warm-up.js';
 
@@ -95,7 +96,7 @@ export async function startGateway(
   ports: GatewayPorts,
   onWarm: WarmUpEnd | null = null,
 ): Promise<RunningGateway> {
-  const buffers = new BodyBuffers(bufferedBodyBytes);
+  const buffers = new BodyBuffers(planMemory(config).bufferedBodyBytes);
   const upstreams = await openUpstreams(config, buffers, ports.onUnsolicitedBytes).catch(async (error: unknown) => {
     await closePorts(ports);
     throw error;

@@ -81,7 +81,10 @@ t.test('alerts on requests fire by their causes, and none in a quiet hour', opti
   );
 
   const roomy = await start('gateway', {
-    ...{ limits: { eventLoopDelayMilliseconds: 0 }, rateLimit: { requestsPerSecond: null, shared: false } },
+    ...{
+      limits: { eventLoopDelayMilliseconds: 0, memory: 640 * 1024 * 1024 },
+      rateLimit: { requestsPerSecond: null, shared: false },
+    },
     upstreams: { payouts: { maxInFlight: 64 } },
   });
   /** Begins bodies over plain HTTP, as from a proxy that ended TLS, and leaves them so. */

@@ -1,6 +1,3 @@
-/** How much memory bodies may take before they have arrived, in bytes. */
-export const bufferedBodyBytes = 64 * 1024 * 1024;
-
 /** A body that is being buffered. */
 export interface HeldBody {
   readonly merchantId: string;
@@ -29,6 +26,7 @@ export class BodyBuffers {
   /** How many bodies had to go because the memory was used up. */
   refused = 0;
 
+  /** @param maxBytes how much memory bodies may take before they have arrived */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
