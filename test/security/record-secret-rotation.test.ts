@@ -62,7 +62,10 @@ for (const [where, open] of Object.entries(places)) {
         t.equal(await gateway.ask(first.key), 'ACTIVE');
       }
       const said = await asking.stop();
-      t.same(Object.keys(said), ['ACTIVE'], `${said.ACTIVE ?? 0} requests`);
+      const { ACTIVE = 0, unavailable = 0, ...others } = said;
+      t.same(others, {}, `${ACTIVE} requests`);
+      // A gateway of a Cluster may be undecided for a moment when it takes on a generation; one of a single server is not.
+      t.ok(unavailable <= (where === 'a Cluster' ? ACTIVE / 100 : 0), `${unavailable} were undecided`);
       t.equal((JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string }).generation, generation);
       t.equal(logged.filter((line) => line.startsWith('every record is sealed:')).length, 2, 'turned on, and replaced');
       t.notOk(logged.some((line) => line.includes('in a new generation')));
