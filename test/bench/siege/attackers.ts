@@ -83,8 +83,13 @@ class Attackers {
     return { port: this.#attack.port, host: '127.0.0.1', localAddress };
   }
 
+  /** A connection that was refused once may idle for longer than one on which nothing was asked. */
   #idle(): void {
-    this.#hold(this.#open.idle, tls.connect({ ...this.#where(), rejectUnauthorized: false }));
+    const socket = tls.connect({ ...this.#where(), rejectUnauthorized: false });
+    this.#hold(this.#open.idle, socket);
+    socket.once('secureConnect', () => {
+      socket.write('GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\n\r\n');
+    });
   }
 
   #trickle(): void {
