@@ -161,8 +161,8 @@ t.test('each figure that is 1 or 0 for a failure has an alert', (t) => {
 });
 
 t.test('alerts and dashboard ask for codes that there are', async (t) => {
-  const { gatewayErrors } = await import('../src/http/errors.js');
-  const { denials } = await import('../src/policy/denials.js');
+  const { gatewayErrors } = await import('../src/edge/request/errors.js');
+  const { denials } = await import('../src/policy/decision-table.js');
   const asked = readFileSync('helm/files/alerts.yaml', 'utf8') + readFileSync('helm/files/dashboard.json', 'utf8');
   const codes = [...asked.matchAll(/code!?=~?\\?"([a-z_|]+)\\?"/g)].flatMap(([, list = '']) => list.split('|'));
   const known = new Set(['accepted', ...Object.keys(gatewayErrors), ...denials.map(({ code }) => code)]);

@@ -3,15 +3,15 @@ import tls from 'node:tls';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { run } from '../src/cli/run.js';
-import { gatewayErrors } from '../src/http/errors.js';
-import { reservedNames } from '../src/http/reserved-headers.js';
-import { denials } from '../src/policy/denials.js';
+import { gatewayErrors } from '../src/edge/request/errors.js';
+import { reservedNames } from '../src/edge/request/reserved-headers.js';
+import { denials } from '../src/policy/decision-table.js';
 import { failureCodeEntries } from '../src/services/failure-codes.js';
 import { registryFixture } from './registry/registry-fixture.js';
 import { servicesFixture } from './services/services-fixture.js';
 import { openLog } from './telemetry/open-log.js';
-import { makeCertificate } from './http/certificates.js';
-import { ask, connect, exchangeBytes, liveKey, requestBytes, startTestGateway, startUpstream } from './http/harness.js';
+import { makeCertificate } from './edge/certificates.js';
+import { ask, connect, exchangeBytes, liveKey, requestBytes, startTestGateway, startUpstream } from './edge/harness.js';
 
 const readme = readFileSync('README.md', 'utf8');
 

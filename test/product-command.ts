@@ -15,6 +15,12 @@ export function productCommand(
   return ['env', ['-u', 'NODE_OPTIONS', process.execPath, ...nodeArgs, main, ...args]];
 }
 
+/** The same for a process whose files may become so large and no larger, as on a full disk. */
+export function limitedCommand(mostFileKibibytes: number, args: readonly string[]): [string, string[]] {
+  const [command, own] = productCommand(args);
+  return ['bash', ['--norc', '-c', `ulimit -f ${mostFileKibibytes}; exec "$0" "$@"`, command, ...own]];
+}
+
 /** The options with which a part begins in a new installation: those with a database make it. */
 export function newInstallation(command: string): string[] {
   return command === 'registry' || command === 'services' ? ['--create'] : [];

@@ -10,6 +10,7 @@ const entrySchema = Type.Object({
     action: Type.Literal('api-request'),
     code: Type.String(),
     outcome: text,
+    reason: text,
     duration: Type.Optional(Type.Number()),
   }),
   http: Type.Object({

@@ -1,5 +1,4 @@
-import { chainHash } from '../telemetry/chain.js';
-import type { LogSecret } from '../telemetry/chain.js';
+import { chainHash, type LogSecret } from '../telemetry/chain.js';
 import type { Finding, Place } from './finding.js';
 import type { SealedLine } from './sealed-line.js';
 
@@ -158,4 +157,39 @@ export class ChainCheck {
 /** `line 5`, `the 3 lines 5 to 7`. */
 export function rangeText({ from, to }: { readonly from: number; readonly to: number }): string {
   return from === to ? `line ${from}` : `the ${to - from + 1} lines ${from} to ${to}`;
+}
+
+/** What findings that are many may come from, where whoever verifies may have made a mistake. */
+export function hintsOf(findings: readonly Finding[], chains: readonly ChainCheck[]): string[] {
+  const isLate = findings.some(({ kind }) => kind === 'repeated' || kind === 'reordered');
+  return [
+    ...secretHint(chains),
+    ...(isLate ? ['lines stand behind later ones: are the files in order, oldest first?'] : []),
+  ];
+}
+
+/** Under another secret each line of a chain looks edited; one line that is alone may well be. */
+function secretHint(chains: readonly ChainCheck[]): string[] {
+  const isProvedAnywhere = chains.some(({ proved }) => proved > 0);
+  const [first, ...more] = chains.filter(({ proved, edited }) => proved === 0 && edited > (isProvedAnywhere ? 1 : 0));
+  if (first === undefined) return [];
+  if (!isProvedAnywhere) return ['not one line is proved: is it the right secret?'];
+  const which = `the chain ${first.id}${more.length === 0 ? '' : ` and of ${more.length} more`}`;
+  return [`not one line of ${which} is proved: was the secret another one then? It is named by a second --secret-file`];
+}
+
+/** What was found out about a log. */
+export interface Verdict {
+  /** Whether nothing is wrong. */
+  readonly intact: boolean;
+  readonly lines: number;
+  /** Requests that the lines of chains stand for: several may share a line. */
+  readonly requests: number;
+  readonly chains: readonly ChainCheck[];
+  /** The first of them, in the order of the lines. */
+  readonly findings: readonly Finding[];
+  /** How many there are in all. */
+  readonly findingCount: number;
+  /** What cannot be proved, and is no sign of a change. */
+  readonly notes: readonly string[];
 }

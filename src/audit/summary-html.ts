@@ -1,9 +1,6 @@
-import type { Count } from './tally.js';
-import { incompleteText } from './summary.js';
-import type { Span, Summary } from './summary.js';
 import { leftOutText } from './access-entry.js';
-import { html, raw } from './html.js';
-import type { Html } from './html.js';
+import { incompleteText, type Span, type Summary } from './summary.js';
+import type { Count } from './tally.js';
 
 const style = `
 :root { color-scheme: light dark; --ink: #1d2733; --dim: #667485; --paper: #f6f8fa; --card: #fff; --line: #d9e0e7; --good: #2f9e6e; --bad: #d6453d; --bar: #3b82c4 }
@@ -166,4 +163,38 @@ function spanText(minutes: number): string {
   const [count, unit] =
     minutes % 1440 === 0 ? [minutes / 1440, 'day'] : minutes % 60 === 0 ? [minutes / 60, 'hour'] : [minutes, 'minute'];
   return count === 1 ? unit : `${count} ${unit}s`;
+}
+
+/** Text that is HTML already. */
+interface Html {
+  readonly html: string;
+}
+
+type Part = string | number | Html | readonly Html[];
+
+/** What a page would obey, and what a reader would not see: controls, and what turns the direction of text. */
+const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+const entities: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+/** A template in which every value is escaped, for an element's text and for a quoted attribute. */
+function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
+  return { html: strings.reduce((text, string, index) => text + textOf(parts[index - 1] ?? '') + string) };
+}
+
+/** The product's own text, such as a style sheet: never a value. */
+function raw(text: string): Html {
+  return { html: text };
+}
+
+function textOf(part: Part): string {
+  if (typeof part === 'object') return 'html' in part ? part.html : part.map((one) => one.html).join('');
+  return String(part)
+    .replace(hidden, (character) => `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`)
+    .replace(/[&<>"']/g, (character) => entities[character] ?? '');
 }

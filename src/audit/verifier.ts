@@ -1,15 +1,10 @@
 import { OperatorError } from '../config/operator-error.js';
 import type { LogSecret } from '../telemetry/chain.js';
-import { ChainCheck, rangeText } from './chain-check.js';
-import { placeText } from './finding.js';
-import type { Finding, Place } from './finding.js';
-import { hintsOf } from './hints.js';
-import { GivenLogs } from './given-logs.js';
-import type { GivenLog } from './given-logs.js';
+import { ChainCheck, hintsOf, rangeText, type Verdict } from './chain-check.js';
+import { type Finding, type Place, placeText } from './finding.js';
+import { type GivenLog, GivenLogs } from './given-logs.js';
 import type { RawLine } from './log-lines.js';
-import { mayBeginLine, parseSealedLine } from './sealed-line.js';
-import type { Checkpoint, SealedLine } from './sealed-line.js';
-import type { Verdict } from './verdict.js';
+import { type Checkpoint, mayBeginLine, parseSealedLine, type SealedLine } from './sealed-line.js';
 
 /** What is known beforehand of the log that is verified. */
 export interface VerifierOptions {

@@ -1,17 +1,13 @@
 import { Command, Option } from 'commander';
 import { parse, stringify } from 'yaml';
+import { ConfigError, type Problem } from '../config/config-error.js';
+import { configNotes, type ServerCommand, serverCommands, startProblems } from '../config/config-notes.js';
 import { documentConfig } from '../config/document.js';
-import { ConfigError } from '../config/config-error.js';
-import type { Problem } from '../config/config-error.js';
 import { loadConfig } from '../config/load.js';
-import { configNotes } from '../config/config-notes.js';
-import { mebibyte, planMemory } from '../config/memory-plan.js';
-import type { MemoryPlan } from '../config/memory-plan.js';
+import { mebibyte, type MemoryPlan, planMemory } from '../config/memory-plan.js';
 import { OperatorError } from '../config/operator-error.js';
 import { redactConfig } from '../config/redact.js';
 import type { Config } from '../config/schema.js';
-import { serverCommands, startProblems } from '../config/start-problems.js';
-import type { ServerCommand } from '../config/start-problems.js';
 import type { CommandIo } from './command-io.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;

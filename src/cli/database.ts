@@ -4,7 +4,7 @@ import { loadConfig } from '../config/load.js';
 import { OperatorError } from '../config/operator-error.js';
 import type { Config } from '../config/schema.js';
 import type { CommandIo } from './command-io.js';
-import { systemClock } from './system-clock.js';
+import { systemClock } from './compose/system-clock.js';
 
 const parts = ['registry', 'services'] as const;
 type Part = (typeof parts)[number];
@@ -78,7 +78,7 @@ async function backUp(part: Part, target: string, config: Config): Promise<void>
     );
   if (source === ':memory:')
     throw new OperatorError(`The database of the ${part} is in the memory of its process, and cannot be backed up.`);
-  const { backUpSqlite } = await import('../database/back-up-sqlite.js');
+  const { backUpSqlite } = await import('../database/sqlite.js');
   backUpSqlite(source, target);
 }
 

@@ -1,16 +1,12 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { ConfigError } from '../config/config-error.js';
-import { gatewayProblems } from '../config/gateway-problems.js';
+import { configNotes, gatewayProblems } from '../config/config-notes.js';
 import { loadConfig } from '../config/load.js';
-import { configNotes } from '../config/config-notes.js';
 import { fitToMemory, planMemory } from '../config/memory-plan.js';
 import type { Config } from '../config/schema.js';
-import { startGateway } from '../http/start-gateway.js';
-import type { RunningGateway } from '../http/start-gateway.js';
-import { drainGateway } from './drain-gateway.js';
-import { openPorts } from './open-ports.js';
-import { runServer, saveMilliseconds } from './run-server.js';
-import { beginLog, type Beginning } from './start-log.js';
+import { type RunningGateway, startGateway } from '../edge/start-gateway.js';
+import { openPorts } from './compose/gateway-ports.js';
+import { beginLog, type Beginning, drainGateway, runServer, saveMilliseconds } from './run-server.js';
 import { runPrimary, workersProblems } from './workers/primary.js';
 import { answerPrimary, configOfWorker, drainWithoutPrimary, ownWorkerNumber } from './workers/worker.js';
 

@@ -1,18 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
-import { openRecordsStore } from '../adapters/redis/open-records-store.js';
+import { openRecordsStore } from '../adapters/redis/registry/open-records-store.js';
 import { ConfigError } from '../config/config-error.js';
+import { configNotes, startProblems } from '../config/config-notes.js';
 import { loadConfig } from '../config/load.js';
-import { configNotes } from '../config/config-notes.js';
-import { startProblems } from '../config/start-problems.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
-import { readPepper } from './read-pepper.js';
-import { readRecordSeals } from './read-record-seals.js';
-import { redisAddressOf } from './redis-address.js';
-import { RedisSelfCheck } from './redis-self-check.js';
-import { ignoreReloadSignals, runServer } from './run-server.js';
-import { beginLog } from './start-log.js';
-import { systemClock, systemTimers } from './system-clock.js';
+import { readPepper, readRecordSeals } from './compose/key-secrets.js';
+import { redisAddressOf } from './compose/redis-address.js';
+import { RedisSelfCheck } from './compose/redis-self-check.js';
+import { systemClock, systemTimers } from './compose/system-clock.js';
+import { beginLog, ignoreReloadSignals, runServer } from './run-server.js';
 
 /** The registry writes many records at once, and nobody waits for a single one of them. */
 const commandTimeoutMilliseconds = 5_000;

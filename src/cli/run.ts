@@ -15,7 +15,7 @@ type LoadCommand = (io: CommandIo) => Promise<Command>;
 
 /** Only the command that is named is loaded. All of them take half a second, which a registry that starts after a crash does not have. */
 const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>([
-  ['dev', async (io) => (await import('./dev.js')).devCommand(io)],
+  ['dev', async (io) => (await import('./dev/dev.js')).devCommand(io)],
   ['gateway', async () => (await import('./gateway.js')).gatewayCommand()],
   ['registry', async () => (await import('./registry.js')).registryCommand()],
   ['services', async () => (await import('./services.js')).servicesCommand()],
@@ -26,11 +26,11 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
   ['restores', async (io) => (await import('./admin/restores.js')).restoresCommand(io)],
   ['events', async (io) => (await import('./admin/events.js')).eventsCommand(io)],
   ['audit', async (io) => (await import('./audit/audit.js')).auditCommand(io)],
-  ['explain', async (io) => (await import('./explain.js')).explainCommand(io)],
+  ['explain', async (io) => (await import('./explain/explain.js')).explainCommand(io)],
   ['database', async (io) => (await import('./database.js')).databaseCommand(io)],
   ['tor-exits', async (io) => (await import('./tor-exits.js')).torExitsCommand(io)],
   ['config', async (io) => (await import('./config.js')).configCommand(io)],
-  ['openapi', async (io) => (await import('./openapi.js')).openapiCommand(io)],
+  ['openapi', async (io) => (await import('./openapi/openapi.js')).openapiCommand(io)],
   [
     'completion',
     async (io) => {

@@ -1,7 +1,6 @@
 import { Command } from 'commander';
 import { loadConfig } from '../config/load.js';
-import { ignoreReloadSignals, runServer } from './run-server.js';
-import { beginLog } from './start-log.js';
+import { beginLog, ignoreReloadSignals, runServer } from './run-server.js';
 
 /** `services`: the backing services alone. */
 export function servicesCommand(): Command {
@@ -16,7 +15,7 @@ async function services({ config: file, create }: { readonly config?: string; re
   const config = loadConfig({ file });
   const { log, build } = beginLog('services', config);
   // Here and not above: no other command needs SQL.
-  const { startConfiguredServices } = await import('./start-configured-services.js');
+  const { startConfiguredServices } = await import('./compose/services.js');
   ignoreReloadSignals(log);
   await runServer(config, log, async (closeLater) => {
     const running = await startConfiguredServices(config, log, { mayCreate: create === true, build });

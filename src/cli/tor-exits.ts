@@ -10,8 +10,8 @@ import { createLogger } from '../telemetry/logger.js';
 import { recordLines, tableLines } from './admin/table.js';
 import { printable, printableJson } from './admin/printable.js';
 import type { CommandIo } from './command-io.js';
-import { openGeoIp } from './open-ports.js';
-import { openTorExits } from './open-tor-exits.js';
+import { openGeoIp } from './compose/gateway-ports.js';
+import { openTorExits } from './compose/tor-exits.js';
 
 interface Options {
   readonly config?: string;

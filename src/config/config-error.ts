@@ -1,3 +1,5 @@
+import type { Config } from './schema.js';
+
 /** Where an option stands: names and list indexes, from the top. */
 export type OptionPath = readonly (string | number)[];
 
@@ -52,3 +54,11 @@ function quoted(name: string): string {
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 }
+
+/** A problem, and the other options that take part in it. */
+export interface RuleProblem extends Problem {
+  readonly others?: readonly string[];
+}
+
+/** Says what is wrong between options. */
+export type Rule = (config: Config) => RuleProblem[];

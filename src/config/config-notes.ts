@@ -1,7 +1,6 @@
 import type { Problem } from './config-error.js';
 import { bytesOfKey, bytesOfMerchant, heapFactor, mebibyte, planMemory } from './memory-plan.js';
 import type { Config } from './schema.js';
-import type { ServerCommand } from './start-problems.js';
 
 /**
  * What the operator of a command should know of a configuration with which it starts.
@@ -53,4 +52,43 @@ function replicaNotes(redis: Config['keyStore']['redis']): Problem[] {
     'its replicas, and a gateway that is left with the former master goes on accepting revoked keys. Set the number of ' +
     'replicas, or 0 if there are none';
   return [{ path: 'keyStore.redis.replicas', message }];
+}
+
+/** The commands that run as long as they are let, each with its own part of a configuration. */
+export const serverCommands = ['gateway', 'registry', 'services'] as const;
+
+/** One of them. */
+export type ServerCommand = (typeof serverCommands)[number];
+
+/** What keeps one command, and perhaps no other, from starting with a configuration that is valid as such. */
+export function startProblems(command: ServerCommand, config: Config): Problem[] {
+  if (command === 'gateway') return gatewayProblems(config);
+  if (command === 'services' || config.registry.tokenFile !== null) return [];
+  return [{ path: 'registry.tokenFile', message: "expected the path of a file with the administrators' token" }];
+}
+
+/** What keeps the gateway, and no other command, from starting with a configuration that is valid as such. */
+export function gatewayProblems({ geoip, keyStore, listen, torExits, trustedProxies }: Config): Problem[] {
+  const problems: Problem[] = [];
+  if (listen.https === null && trustedProxies.length === 0) {
+    problems.push({
+      path: 'listen.https',
+      message:
+        'without a TLS listener and without trustedProxies no request can ever be accepted: ' +
+        'expected certFile and keyFile, or the proxies in front that terminate TLS in trustedProxies',
+    });
+  }
+  if (listen.https === null && listen.http === null) {
+    problems.push({ path: 'listen', message: 'expected at least one of https and http' });
+  }
+  if (keyStore.kind === 'memory' && keyStore.memory.recordsFile === null) {
+    problems.push({ path: 'keyStore.memory.recordsFile', message: 'expected the path of a file for the kind memory' });
+  }
+  if (torExits.enabled && torExits.sources.length === 0 && geoip.anonymousIpFile === null) {
+    problems.push({
+      path: 'torExits.sources',
+      message: 'expected at least one source, or geoip.anonymousIpFile, or torExits.enabled: false',
+    });
+  }
+  return problems;
 }

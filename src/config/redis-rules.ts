@@ -1,4 +1,4 @@
-import type { Rule, RuleProblem } from './rule.js';
+import type { Rule, RuleProblem } from './config-error.js';
 import type { Config } from './schema.js';
 
 /** What is wrong between the options of Redis. */

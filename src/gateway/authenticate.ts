@@ -1,5 +1,5 @@
-import type { DenialCode } from '../policy/denials.js';
-import { denyCredential, denyRequest } from '../policy/evaluate.js';
+import type { DenialCode } from '../policy/decision-table.js';
+import { denyCredential, denyRequest } from '../policy/decision-table.js';
 import type { Credential, RequestFacts } from '../policy/facts.js';
 import { follow } from './eventual.js';
 import type { Eventual } from './eventual.js';

@@ -2,8 +2,8 @@ import { deepestLevel, parseStrictJson, StrictJsonError, type JsonProblem } from
 import type { Credential } from '../policy/facts.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import { compileOriginPatterns } from '../policy/origins.js';
+import { memoize } from '../policy/memoize.js';
 import { compilePermissions } from '../policy/permissions.js';
-import type { Permissions } from '../policy/permissions.js';
 import Type, { Compile, type Static, type TSchema } from '../typebox/typebox.js';
 
 /** The most entries that a list in a record may have; a longer one is refused, not cut. */
@@ -155,26 +155,13 @@ export function compileKeyRecord(value: unknown): CompiledKey {
     environment: key.environment,
     keyStatus: key.status,
     expiresAt: key.expiresAt === null ? null : parseMoment(key.expiresAt),
-    permissions: permissionsOf(key.permissions),
+    permissions: permissionsOf(JSON.stringify(key.permissions)),
     revision: key.revision,
   }));
 }
 
-/** Permissions as they were compiled before. Many keys have the same ones, and a hundred thousand keys may be held. */
-const knownPermissions = new Map<string, Permissions>();
-const maxKnownPermissions = 1_000;
-const mostKnownEntries = 16;
-
-function permissionsOf(entries: readonly string[]): Permissions {
-  if (entries.length > mostKnownEntries) return compilePermissions(entries);
-  const name = JSON.stringify(entries);
-  const known = knownPermissions.get(name);
-  if (known !== undefined) return known;
-  const permissions = compilePermissions(entries);
-  if (knownPermissions.size >= maxKnownPermissions) knownPermissions.clear();
-  knownPermissions.set(name, permissions);
-  return permissions;
-}
+/** Permissions by their entries as JSON: many keys have the same ones, and a hundred thousand keys may be held. */
+const permissionsOf = memoize(1_000, (entries) => compilePermissions(JSON.parse(entries) as string[]));
 
 /**
  * Reads a merchant's record and compiles its allowlists.
@@ -205,6 +192,8 @@ export function joinCredential(key: CompiledKey, merchant: CompiledMerchant): Cr
     goLive: merchant.goLive,
     ipAllowlist: merchant.ipAllowlist,
     originAllowlist: merchant.originAllowlist,
+    keyRevision: key.revision,
+    merchantRevision: merchant.revision,
   };
 }
 

@@ -1,7 +1,6 @@
-import { credentialChecks, requestChecks } from './checks/index.js';
-import type { DenialCode } from './denials.js';
+import { credentialRules, requestRules, Undecidable } from './decision-table.js';
+import type { DenialCode } from './decision-table.js';
 import type { Credential, RequestFacts } from './facts.js';
-import { Undecidable } from './undecidable.js';
 
 /** What a rule says, and what it looked at to say so. */
 export interface RuleOutcome {
@@ -19,24 +18,20 @@ export interface RuleOutcome {
  * @param credential null: the key is unknown. Undefined: nobody knows, and no rule about it is asked
  */
 export function explainRules(facts: RequestFacts, credential: Credential | null | undefined): RuleOutcome[] {
-  const ofRequest = requestChecks.map((check) =>
-    outcomeOf(check.code, facts, null, (watchedFacts) => check.passes(watchedFacts)),
-  );
+  const sawNothing = { sawFacts: [], sawCredential: [] };
+  const ofRequest = requestRules.map(({ code, passes }): RuleOutcome => {
+    const sawFacts = new Set<keyof RequestFacts>();
+    const result = resultOf(() => passes(watched(facts, sawFacts)));
+    return { ...sawNothing, code, result, sawFacts: [...sawFacts] };
+  });
   if (credential === undefined) return ofRequest;
-  const ofCredential = credentialChecks.map((check) => outcomeOf(check.code, facts, credential, check.passes));
+  const ofCredential = credentialRules.map(({ code, passes }): RuleOutcome => {
+    if (credential === null) return { ...sawNothing, code, result: 'fails' };
+    const [sawFacts, sawCredential] = [new Set<keyof RequestFacts>(), new Set<keyof Credential>()];
+    const result = resultOf(() => passes(watched(facts, sawFacts), watched(credential, sawCredential)));
+    return { code, result, sawFacts: [...sawFacts], sawCredential: [...sawCredential] };
+  });
   return [...ofRequest, ...ofCredential];
-}
-
-function outcomeOf(
-  code: DenialCode,
-  facts: RequestFacts,
-  credential: Credential | null,
-  passes: (facts: RequestFacts, credential: Credential | null) => boolean,
-): RuleOutcome {
-  const sawFacts = new Set<keyof RequestFacts>();
-  const sawCredential = new Set<keyof Credential>();
-  const result = resultOf(() => passes(watched(facts, sawFacts), credential && watched(credential, sawCredential)));
-  return { code, result, sawFacts: [...sawFacts], sawCredential: [...sawCredential] };
 }
 
 function resultOf(passes: () => boolean): RuleOutcome['result'] {

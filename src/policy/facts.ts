@@ -43,4 +43,7 @@ export interface Credential {
   readonly ipAllowlist: IpRanges | null;
   /** null: not configured, every origin may call. */
   readonly originAllowlist: OriginPatterns | null;
+  /** The numbers of the changes that the two records are of. */
+  readonly keyRevision: number;
+  readonly merchantRevision: number;
 }

@@ -63,3 +63,8 @@ function embeddedIn([a, b, c = 0, d, e, f, g = 0, h = 0]: readonly number[]): Ip
 function ipv4Of(high: number, low: number): Ipv4Address {
   return fromIpv4(new ipaddr.IPv4([high >> 8, high & 0xff, low >> 8, low & 0xff]));
 }
+
+/** Says whether an address is private, loopback, link-local, documentation or otherwise not on the public internet. */
+export function isReservedAddress(address: IpAddress): boolean {
+  return ipaddr.parse(address.text).range() !== 'unicast';
+}

@@ -7,6 +7,8 @@ export interface IpRanges {
   contains(address: IpAddress): boolean;
   /** Whether the address or the IPv4 address that it embeds is in it, as of a client. */
   admits(address: IpAddress): boolean;
+  /** How many entries it was compiled from. */
+  readonly size: number;
 }
 
 /** An allowlist entry, trusted proxy or other range that is neither an IP address nor a CIDR. */
@@ -43,17 +45,19 @@ export function compileIpRanges(entries: readonly string[]): IpRanges {
     if (range.family === 4) ipv4.push(range);
     else ipv6.push(range);
   }
-  return new CompiledRanges(merge(ipv4), merge(ipv6));
+  return new CompiledRanges(merge(ipv4), merge(ipv6), entries.length);
 }
 
 /** No closure: that would be as large as a short list. */
 class CompiledRanges implements IpRanges {
   readonly #ipv4: readonly number[];
   readonly #ipv6: readonly bigint[];
+  readonly size: number;
 
-  constructor(ipv4: readonly number[], ipv6: readonly bigint[]) {
+  constructor(ipv4: readonly number[], ipv6: readonly bigint[], size: number) {
     this.#ipv4 = ipv4;
     this.#ipv6 = ipv6;
+    this.size = size;
   }
 
   contains(address: IpAddress): boolean {

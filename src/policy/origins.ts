@@ -1,7 +1,18 @@
+import { memoize } from './memoize.js';
+
 /** Where the caller says that the request comes from: the first present of Origin, Referer and Host, alone. */
 export interface OriginClaim {
   readonly header: 'origin' | 'referer' | 'host';
   readonly value: string;
+}
+
+const headerNames = { origin: 'Origin', referer: 'Referer', host: 'Host' } as const;
+const schemeAndHost = /^(?:[a-z][a-z0-9+.-]*:\/\/)?(?:[^/?#]*@)?([^/?#]*)/i;
+
+/** A claim in words: its header, and the host in it. Neither a path nor a query nor a password belongs into a log. */
+export function claimText({ header, value }: OriginClaim): string {
+  const host = schemeAndHost.exec(value)?.[1] ?? '';
+  return `${headerNames[header]} ${host === '' ? '(without a host)' : host}`;
 }
 
 /** A merchant's origin allowlist, compiled once; a look-up costs one set probe per label of the host. */
@@ -62,7 +73,7 @@ class CompiledPatterns implements OriginPatterns {
   }
 
   matches(claim: OriginClaim): boolean {
-    const { origin } = knownClaim(claim);
+    const { origin } = knownClaim[claim.header](claim.value);
     if (origin === null) return false;
     const { scheme, host, port } = origin;
     if (this.#allows(scheme, host, port)) return true;
@@ -88,27 +99,11 @@ interface ReadClaim {
 }
 
 /** Claims that were read before: pages say the same again and again, and to read it costs more than all other checks. */
-const knownClaims: Readonly<Record<OriginClaim['header'], Map<string, ReadClaim>>> = {
-  origin: new Map(),
-  referer: new Map(),
-  host: new Map(),
+const knownClaim: Readonly<Record<OriginClaim['header'], (value: string) => ReadClaim>> = {
+  origin: memoize(2_000, (value) => readClaim({ header: 'origin', value })),
+  referer: memoize(2_000, (value) => readClaim({ header: 'referer', value })),
+  host: memoize(2_000, (value) => readClaim({ header: 'host', value })),
 };
-const maxKnownClaims = 2_000;
-/** In characters; callers choose them. */
-const longestKnownClaim = 256;
-
-function knownClaim(claim: OriginClaim): ReadClaim {
-  const { header, value } = claim;
-  if (value.length > longestKnownClaim) return readClaim(claim);
-  const known = knownClaims[header];
-  let read = known.get(value);
-  if (read === undefined) {
-    read = readClaim(claim);
-    if (known.size >= maxKnownClaims) known.clear();
-    known.set(value, read);
-  }
-  return read;
-}
 
 function readClaim(claim: OriginClaim): ReadClaim {
   const url = claimedUrl(claim);

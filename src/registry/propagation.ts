@@ -6,7 +6,7 @@ import {
   type KnownGateway,
   type KnownGateways,
 } from './gateways/known-gateways.js';
-import type { Clock, Timers } from './ports.js';
+import type { Clock, Timers } from '../gateway/store-ports.js';
 import type { propagationSchema } from './propagation-schema.js';
 
 /** How far a change has come. */

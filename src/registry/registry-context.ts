@@ -1,7 +1,7 @@
 import { ulid } from 'ulid';
 import type { Pepper } from '../gateway/api-key.js';
 import type { Confirmation } from './propagation.js';
-import type { Clock } from './ports.js';
+import type { Clock } from '../gateway/store-ports.js';
 import type { RegistryDatabase } from './registry-database.js';
 
 /** What the registry's routes work with. */

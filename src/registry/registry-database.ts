@@ -1,5 +1,5 @@
 import type { Kysely } from '../database/kysely.js';
-import { checkDatabase, openMigrated, type MigratedOptions } from '../database/open-migrated.js';
+import { checkDatabase, openMigrated, type MigratedOptions } from '../database/open-database.js';
 import { migrations } from './migrations/migrations.js';
 import type { RegistryTables } from './tables.js';
 

@@ -1,4 +1,4 @@
-import type { WriteProbe } from '../database/write-probe.js';
+import type { WriteProbe } from '../database/open-database.js';
 import type { ApiMetrics } from '../rest/api-metrics.js';
 import { knownGateways, type GatewaySources } from './gateways/known-gateways.js';
 import { readHistory } from './projection/history.js';

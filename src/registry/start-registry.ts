@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net';
-import { openSession } from '../database/session/database-session.js';
-import { asListenError } from '../config/listen-error.js';
+import { openSession } from '../database/session.js';
+import { asListenError } from '../config/operator-error.js';
 import { readToken } from '../rest/bearer-token.js';
 import { createRegistry, longestLifetime, type RegistryOptions } from './create-registry.js';
 import { OldEvents } from './events/old-events.js';

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { OperatorError } from '../config/operator-error.js';
-import { readOperatorFile, secret } from '../config/operator-file.js';
+import { readOperatorFile, alwaysSecret } from '../config/operator-file.js';
 import { Refusal } from './refusal.js';
 
 const shortestToken = 32;
@@ -23,7 +23,7 @@ export async function readToken(
       `${option} must name a file with a token of at least ${shortestToken} characters, such as \`openssl rand -hex 32\` makes.`,
     );
   }
-  const token = (await readOperatorFile(file, 'The token file', mostTokenBytes, secret)).toString('utf8').trim();
+  const token = (await readOperatorFile(file, 'The token file', mostTokenBytes, alwaysSecret)).toString('utf8').trim();
   if (token.length < shortestToken || !tokenForm.test(token)) {
     throw new OperatorError(
       `The token file ${file} must hold one token of at least ${shortestToken} letters, digits and . _ ~ + / = -.`,

@@ -1,9 +1,16 @@
-import { errors, jwtVerify } from 'jose';
-import type { JWTPayload, JWTVerifyGetKey } from 'jose';
+import { errors, type JWTPayload, jwtVerify, type JWTVerifyGetKey } from 'jose';
 import { OperatorError } from '../config/operator-error.js';
 import { Refusal } from '../rest/refusal.js';
 import Type, { Compile } from '../typebox/typebox.js';
-import type { Tenant } from './identity.js';
+
+/** Production or the sandbox. Records of one are never seen from the other. */
+export type Environment = 'live' | 'test';
+
+/** Whose records a request may see. */
+export interface Tenant {
+  readonly merchantId: string;
+  readonly environment: Environment;
+}
 
 /** Says who calls, by the gateway's signature alone. */
 export interface AssertionVerifier {

@@ -1,6 +1,6 @@
 import { ulid } from 'ulid';
+import type { Tenant } from './assertion-verifier.js';
 import { insertCustomer } from './customers/repository.js';
-import type { Tenant } from './identity.js';
 import { moveMoney } from './ledger/move-money.js';
 import { openWallet } from './ledger/open-wallet.js';
 import type { ServicesDatabase } from './services-database.js';

@@ -1,4 +1,4 @@
-import { databaseClock } from '../database/database-clock.js';
+import { databaseClock } from '../database/dialects.js';
 import { openDatabase } from '../database/open-database.js';
 import type { OpenApi } from '../rest/openapi/describe-routes.js';
 import { createServices } from './create-services.js';

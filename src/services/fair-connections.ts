@@ -1,5 +1,5 @@
 import { DatabaseError } from '../database/database-error.js';
-import type { PoolOptions } from '../database/open-database.js';
+import type { PoolOptions } from '../database/postgres.js';
 import type { Timers } from './periodic-task.js';
 
 /** How many connections there are, and how long a request may wait for one. */

@@ -1,16 +1,7 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { isIPv4, isIPv6 } from 'node:net';
-import type { AssertionVerifier } from './assertion-verifier.js';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Refusal } from '../rest/refusal.js';
-
-/** Production or the sandbox. Records of one are never seen from the other. */
-export type Environment = 'live' | 'test';
-
-/** Whose records a request may see. */
-export interface Tenant {
-  readonly merchantId: string;
-  readonly environment: Environment;
-}
+import type { AssertionVerifier, Tenant } from './assertion-verifier.js';
 
 const decorator = 'tenant';
 const merchantIdForm = /^[A-Za-z0-9_-]{1,64}$/;

@@ -1,4 +1,4 @@
-import type { DatabaseClock } from '../database/database-clock.js';
+import type { DatabaseClock } from '../database/dialects.js';
 import { Refusal } from '../rest/refusal.js';
 import type { idParams, RestApp } from '../rest/rest-app.js';
 import type { Static } from '../typebox/typebox.js';

@@ -1,5 +1,5 @@
 import type { Generated } from '../database/kysely.js';
-import type { Environment } from './identity.js';
+import type { Environment } from './assertion-verifier.js';
 import type { PayoutStatus } from './payouts/schema.js';
 import type { TransactionStatus, TransactionType } from './transactions/schema.js';
 

@@ -1,13 +1,9 @@
-import { fstat, fstatSync, mkdirSync, open, openSync, stat, close } from 'node:fs';
+import { close, constants, fstat, fstatSync, mkdirSync, open, openSync, stat } from 'node:fs';
 import path from 'node:path';
-import { Chain } from './chain.js';
-import type { LogSecret } from './chain.js';
-import { FileGrowth } from './file-growth.js';
-import { FreeSpace } from './free-space.js';
-import type { readFreeBytes } from './free-space.js';
-import { LineWriter } from './line-writer.js';
+import { Chain, type LogSecret } from './chain.js';
 import type { LineSink } from './line-sink.js';
-import { readFileEnd } from './predecessor.js';
+import { LineWriter } from './line-writer/line-writer.js';
+import { FileGrowth, FreeSpace, NoLogFile, readFileEnd, type readFreeBytes, requireLogFile } from './log-file.js';
 
 /** How a log is kept. */
 export interface ChainedLogOptions {
@@ -33,9 +29,12 @@ export interface ChainedLogOptions {
   readonly readFreeBytes?: typeof readFreeBytes;
   /** Milliseconds between checkpoints; a minute unless given. */
   readonly checkpointMilliseconds?: number;
-  /** Milliseconds between looks at whether the file was renamed and lines get out; a second unless given. */
+  /** Milliseconds between looks at whether the file was renamed or removed, and lines get out; a quarter of a second unless given. */
   readonly renameMilliseconds?: number;
 }
+
+/** Without waiting for the reader of a FIFO, which may never come. */
+const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
 /** A log whose lines form a chain, with checkpoints, in a file that may be rotated, or on standard output. */
 export class ChainedLog implements LineSink {
@@ -60,14 +59,14 @@ export class ChainedLog implements LineSink {
 
   /** @throws the file system's error when the file cannot be opened */
   constructor(options: ChainedLogOptions) {
-    const { destination, secret, environment, checkpointMilliseconds = 60_000, renameMilliseconds = 1_000 } = options;
+    const { destination, secret, environment, checkpointMilliseconds = 60_000, renameMilliseconds = 250 } = options;
     this.#options = options;
     this.#file = destination === 'stdout' ? null : destination;
     if (this.#file !== null) mkdirSync(path.dirname(this.#file), { recursive: true });
     const end = this.#file === null ? null : readFileEnd(this.#file);
-    this.#descriptor = this.#file === null ? 1 : openSync(this.#file, 'a', 0o640);
+    this.#descriptor = this.#file === null ? 1 : openSync(this.#file, appending, 0o640);
     this.#growth = new FileGrowth(this.#file === null ? 0 : fstatSync(this.#descriptor).size);
-    this.#writer = new LineWriter(this.#descriptor);
+    this.#writer = new LineWriter(this.#descriptor, this.#file !== null);
     this.#chain = new Chain(secret, environment);
     const { reserveBytes = 0, onReserve = () => undefined } = options;
     this.#space =
@@ -107,7 +106,7 @@ export class ChainedLog implements LineSink {
   }
 
   heldBytes(): number {
-    return this.#writer.heldBytes;
+    return this.#isFileGone ? this.#writer.unconfirmedBytes : this.#writer.heldBytes;
   }
 
   hasOnlyReserve(): boolean {
@@ -123,17 +122,9 @@ export class ChainedLog implements LineSink {
     const file = this.#file;
     if (file === null || this.#reopening || this.#closing !== null) return;
     this.#reopening = true;
-    open(file, 'a', 0o640, (error, descriptor) => {
-      if (error === null) {
-        this.#takeIfOther(descriptor);
-        return;
-      }
-      this.#reopening = false;
-      fstat(this.#descriptor, (heldError, held) => {
-        this.#isFileGone = heldError === null && held.nlink === 0;
-      });
-      if (!this.#reopenFailed) this.#options.onReopenFailure(error);
-      this.#reopenFailed = true;
+    open(file, appending, 0o640, (error, descriptor) => {
+      if (error === null) this.#takeIfOther(descriptor);
+      else this.#failToReopen(error);
     });
   }
 
@@ -142,7 +133,21 @@ export class ChainedLog implements LineSink {
     for (const timer of this.#timers) clearInterval(timer);
     this.#beforeEnd();
     this.#checkpoint('end');
+    this.#replaceIfGone();
     return (this.#closing = this.#writer.close(timeoutMilliseconds));
+  }
+
+  /** The last look, at the end of the process: the lines of a removed file go into a new one. */
+  #replaceIfGone(): void {
+    if (this.#file === null || fstatSync(this.#descriptor).nlink > 0) return;
+    this.#isFileGone = true;
+    try {
+      requireLogFile(this.#file);
+      this.#lost += this.#writer.replaceGone(openSync(this.#file, appending, 0o640));
+      this.#isFileGone = false;
+    } catch (error) {
+      this.#options.onReopenFailure(error instanceof Error ? error : new Error(String(error)));
+    }
   }
 
   #tellOfProblem(): void {
@@ -157,27 +162,42 @@ export class ChainedLog implements LineSink {
     if (this.#file !== null) this.#writer.sync();
   }
 
+  #failToReopen(error: Error): void {
+    this.#reopening = false;
+    fstat(this.#descriptor, (heldError, held) => {
+      this.#isFileGone = heldError === null && held.nlink === 0;
+    });
+    if (!this.#reopenFailed) this.#options.onReopenFailure(error);
+    this.#reopenFailed = true;
+  }
+
   #takeIfOther(descriptor: number): void {
     fstat(descriptor, (error, opened) => {
       fstat(this.#descriptor, (heldError, held) => {
+        if (error === null && !opened.isFile()) {
+          close(descriptor);
+          this.#failToReopen(new NoLogFile(opened));
+          return;
+        }
         this.#reopening = false;
         const isSame = heldError === null && held.ino === opened.ino && held.dev === opened.dev;
         if (error !== null || isSame || this.#closing !== null) {
           close(descriptor);
           return;
         }
-        this.#goOnIn(descriptor, opened.size);
+        this.#goOnIn(descriptor, opened.size, heldError === null && held.nlink === 0);
       });
     });
   }
 
-  #goOnIn(descriptor: number, size: number): void {
+  #goOnIn(descriptor: number, size: number, isFormerGone: boolean): void {
     this.#reopenFailed = false;
     this.#isFileGone = false;
     this.#checkpoint('file-end');
     this.#descriptor = descriptor;
     this.#growth = new FileGrowth(size);
-    this.#writer.switchTo(descriptor);
+    if (isFormerGone) this.#lost += this.#writer.replaceGone(descriptor);
+    else this.#writer.switchTo(descriptor);
     this.#checkpoint('file-start');
     this.#options.onReopened?.();
   }
@@ -196,8 +216,12 @@ export class ChainedLog implements LineSink {
       fstat(this.#descriptor, (heldError, held) => {
         // Lines go on into another file since.
         if (heldError !== null || growth !== this.#growth) return;
-        if (held.ino !== there.ino || held.dev !== there.dev) this.reopen();
-        else if (held.isFile()) this.#countForeign(growth.foreignBytes(held.size, written, this.#writer.handed));
+        if (held.ino !== there.ino || held.dev !== there.dev) {
+          this.reopen();
+          return;
+        }
+        this.#writer.confirm(written);
+        if (held.isFile()) this.#countForeign(growth.foreignBytes(held.size, written, this.#writer.handed));
       });
     });
   }

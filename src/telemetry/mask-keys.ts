@@ -23,6 +23,42 @@ export function maskKeys(text: string): string {
   return (holdsKey(decoded) ? decoded : text).replace(keyForm, withoutSecret);
 }
 
+const prefixes = ['svc_live_', 'svc_test_'];
+/** What may stand between the characters of a prefix that is split. */
+const gap = String.raw`[\s"'\`+\\]{0,3}`;
+/** An underscore, also as HTML, JSON, JavaScript and quoted-printable write it. */
+const underscore = String.raw`(?:_|&#(?:0*95|x0*5f);|&lowbar;|\\u005f|\\x5f|%u005f|=5f)`;
+const inOneCase = prefixes.map((prefix) => Array.from(prefix, (one) => (one === '_' ? underscore : one)).join(gap));
+const hex = prefixes.map((prefix) => Buffer.from(prefix).toString('hex'));
+const disguisedForm = new RegExp([...inOneCase, ...hex].join('|'), 'i');
+/** Base64 of a prefix at each of its three offsets, without the characters that depend on the bytes around it. */
+const base64Form = new RegExp(
+  prefixes.flatMap((prefix) => [0, 1, 2].map((before) => base64Behind(before, prefix))).join('|'),
+);
+
+function base64Behind(before: number, prefix: string): string {
+  const firstBit = before * 8;
+  const lastBit = firstBit + prefix.length * 8;
+  const text = Buffer.from('\0'.repeat(before) + prefix).toString('base64');
+  return text
+    .slice(Math.ceil(firstBit / 6), Math.floor(lastBit / 6))
+    .replaceAll('+', '[+-]')
+    .replaceAll('/', '[/_]');
+}
+
+/**
+ * Cuts a caller's text where an API key begins in it. The key may be split or encoded, so that nobody can tell where it ends.
+ */
+export function cutAtKey(text: string): string {
+  const decoded = text.includes('%') ? decode(text) : text;
+  const plain = disguisedForm.exec(decoded);
+  const inBase64 = base64Form.exec(decoded);
+  if (plain === null && inBase64 === null) return text;
+  const isFirst = plain !== null && plain.index < (inBase64?.index ?? Infinity);
+  if (!isFirst) return `${decoded.slice(0, inBase64?.index)}…`;
+  return `${decoded.slice(0, plain.index)}${holdsKey(plain[0]) ? plain[0] : ''}…`;
+}
+
 /** A line of JSON in which no key is left that is written as such; it stays a line of JSON. */
 export function maskKeysInJson(line: string): string {
   return line.replace(keyInJsonForm, withoutSecret);

@@ -1,16 +1,19 @@
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { RenderedMetrics } from './aggregate-figures.js';
-import { registerCertificateMetrics } from './certificate-metrics.js';
-import type { CertificateFigures } from './certificate-metrics.js';
-import { DurationHistogram } from './duration-histogram.js';
-import type { DurationHistogramOptions } from './duration-histogram.js';
 import type { LineSink } from './line-sink.js';
-import { collectProcessMetrics } from './process-metrics.js';
-import type { Build } from './process-metrics.js';
-import { RequestCounts } from './request-counts.js';
-import type { RequestLabels } from './request-counts.js';
-import { registerTorExitMetrics } from './tor-exit-metrics.js';
-import type { TorExitFigures } from './tor-exit-metrics.js';
+import {
+  type CertificateFigures,
+  registerCertificateMetrics,
+  registerTorExitMetrics,
+  type TorExitFigures,
+} from './part-metrics.js';
+import { type Build, collectProcessMetrics } from './process-metrics.js';
+import {
+  DurationHistogram,
+  type DurationHistogramOptions,
+  RequestCounts,
+  type RequestLabels,
+} from './request-metrics.js';
 
 /** How long a request and its parts took, in milliseconds. */
 export interface RequestDurations {

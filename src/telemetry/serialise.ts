@@ -35,3 +35,15 @@ export function serialise(value: object | string): string {
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 }
+
+let latestTime = NaN;
+let latestTimeText = '';
+
+/** ISO 8601; made once for all requests of a millisecond. */
+export function timeText(at: number): string {
+  if (at !== latestTime) {
+    latestTime = at;
+    latestTimeText = new Date(at).toISOString();
+  }
+  return latestTimeText;
+}

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Acknowledgement } from '../../src/adapters/redis/acknowledgement.js';
+import { Acknowledgement } from '../../src/adapters/redis/gateway/standing.js';
 
 /** What Redis answers. */
 function reply(message: string): Error {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { GatewayDirectory } from '../../src/adapters/redis/gateway-directory.js';
+import { GatewayDirectory } from '../../src/adapters/redis/registry/gateway-directory.js';
 
 const gateway = { revision: 3, environment: 'live', host: 'h', startedAt: '2026-01-01T00:00:00.000Z' } as const;
 

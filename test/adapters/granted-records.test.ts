@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { openRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { acknowledgementOf, startEnrolling } from './enrolling.js';
 import { keyStatus } from './key-status.js';

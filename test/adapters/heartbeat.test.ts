@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { Heartbeat } from '../../src/adapters/redis/heartbeat.js';
+import { Heartbeat } from '../../src/adapters/redis/gateway/heartbeat.js';
 import { Outage } from '../../src/adapters/redis/outage.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
 import { seededRecords } from './key-store-contract.js';

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { readReport } from '../../src/adapters/redis/gateway-records.js';
-import { InactiveMemory, inactiveAmong } from '../../src/adapters/redis/inactive-memory.js';
+import { InactiveMemory, inactiveAmong } from '../../src/adapters/redis/gateway/inactive-memory.js';
 import { noSeals } from '../../src/adapters/redis/seal.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
 import { compileKeyRecord, compileMerchantRecord } from '../../src/gateway/records.js';

@@ -4,7 +4,7 @@ import type { RedisAddress } from '../../src/adapters/redis/connection.js';
 import { inspectRedis } from '../../src/adapters/redis/inspect/inspect-redis.js';
 import { neededCommands } from '../../src/adapters/redis/inspect/rights.js';
 import type { RedisUse } from '../../src/adapters/redis/inspect/rights.js';
-import { makeCertificate } from '../http/certificates.js';
+import { makeCertificate } from '../edge/certificates.js';
 import { freePort, startRedis, withoutRedis } from './redis-server.js';
 
 const everything = { part: 'gateway', preloads: true, countsRequests: true } as const;

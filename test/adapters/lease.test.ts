@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { Test } from 'tap';
-import { Lease } from '../../src/adapters/redis/lease.js';
+import { Lease } from '../../src/adapters/redis/gateway/lease.js';
 
 /** A lease of 30 s, at moments that are given. */
 function setUp(t: Test, maxStaleMilliseconds = 30_000) {

@@ -6,7 +6,7 @@ import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { readRecordsFile } from '../../src/adapters/memory/records-file.js';
 import { OperatorError } from '../../src/config/operator-error.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import type { RecordsStore } from '../../src/registry/ports.js';
+import type { RecordsStore } from '../../src/gateway/store-ports.js';
 import { keyStoreContract, seededKey, seededRecords } from './key-store-contract.js';
 
 t.test('the memory key store obeys the contract of key stores', (t) => {

@@ -6,7 +6,7 @@ import type { Test } from 'tap';
 import { OtlpTraces } from '../../src/adapters/otlp/otlp-traces.js';
 import type { OtlpTracesOptions } from '../../src/adapters/otlp/otlp-traces.js';
 import type { Span } from '../../src/gateway/ports.js';
-import { ask, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 import { until } from '../telemetry/open-log.js';
 
 interface Received {

@@ -1,10 +1,7 @@
 import t from 'tap';
-import type { Hearing } from '../../src/adapters/cache/hearing.js';
-import { RecordCache } from '../../src/adapters/cache/record-cache.js';
-import type { CacheLimits } from '../../src/adapters/cache/record-cache.js';
+import { type CacheLimits, type Hearing, RecordCache } from '../../src/adapters/cache/record-cache.js';
 import type { Eventual } from '../../src/gateway/eventual.js';
-import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
-import type { RecordRead } from '../../src/gateway/ports.js';
+import { KeyStoreUnavailable, type RecordRead } from '../../src/gateway/ports.js';
 
 interface Value {
   readonly version: number;

@@ -1,9 +1,9 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
-import type { OpenedRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import { openRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
+import type { OpenedRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
 import type { HostAndPort } from '../../src/adapters/redis/connection.js';
-import type { WatchedRecords } from '../../src/registry/ports.js';
+import type { WatchedRecords } from '../../src/gateway/store-ports.js';
 import { startCluster, until } from './redis-cluster.js';
 import { startRedis, withoutRedis } from './redis-server.js';
 import type { RedisServer, Teardown } from './redis-server.js';

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { connectRedis, openAnew } from '../../src/adapters/redis/connection.js';
-import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
-import type { OpenedRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import { openRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
+import type { OpenedRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
 import { freePort, runIdOf, startRedis, withoutRedis } from './redis-server.js';
 import type { RedisServer, Teardown } from './redis-server.js';
 import { until } from './redis-cluster.js';

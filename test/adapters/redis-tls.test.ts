@@ -1,7 +1,7 @@
 import { generate } from 'selfsigned';
 import t, { type Test } from 'tap';
-import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { openRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { until, startCluster } from './redis-cluster.js';
 import { startRedis, withoutRedis } from './redis-server.js';
 import type { ServerCertificate, Teardown } from './redis-server.js';

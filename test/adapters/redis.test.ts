@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import type { CacheLimits } from '../../src/adapters/cache/record-cache.js';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
 import type { KeyAnswer } from '../../src/gateway/ports.js';

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { Relay } from '../truth/relay.js';
 import { seededRecords } from './key-store-contract.js';
 import { startRedis, withoutRedis } from './redis-server.js';

@@ -1,7 +1,6 @@
 import t from 'tap';
 import type { ClusterMasters } from '../../src/adapters/redis/cluster/cluster-masters.js';
-import { slotCount } from '../../src/adapters/redis/cluster/hash-slots.js';
-import { slotMarkerText } from '../../src/adapters/redis/cluster/slot-marker.js';
+import { slotCount, slotMarkerText } from '../../src/adapters/redis/cluster/hash-slots.js';
 import { SlotProofs } from '../../src/adapters/redis/cluster/slot-proofs.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
 

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import type { RedisAddress } from '../../src/adapters/redis/connection.js';
-import { RedisRecordsStore } from '../../src/adapters/redis/redis-records-store.js';
-import { makeCertificate } from '../http/certificates.js';
+import { RedisRecordsStore } from '../../src/adapters/redis/registry/redis-records-store.js';
+import { makeCertificate } from '../edge/certificates.js';
 import { startRedis, withoutRedis } from './redis-server.js';
 import type { Teardown } from './redis-server.js';
 

@@ -8,7 +8,7 @@ import { mmdb } from './mmdb-fixture.js';
 const program = `
 import { closeSync, openSync, renameSync } from 'node:fs';
 import { DatabaseFile } from './dist/adapters/geoip/database-file.js';
-import { SnapshotFile } from './dist/adapters/tor/snapshot-file.js';
+import { SnapshotFile } from './dist/adapters/tor/list-files.js';
 const [folder] = process.argv.slice(1);
 const database = await DatabaseFile.open(folder + '/c.mmdb', { name: 'The database', type: /country/i });
 const snapshot = new SnapshotFile(folder + '/snapshot.json');

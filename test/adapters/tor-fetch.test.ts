@@ -1,12 +1,10 @@
 import http from 'node:http';
 import https from 'node:https';
-import net from 'node:net';
-import type { AddressInfo, Socket } from 'node:net';
+import net, { type AddressInfo, type Socket } from 'node:net';
 import t from 'tap';
 import { Agent } from 'undici';
+import { ExitListRefused, type SourceContent, type Validators } from '../../src/adapters/tor/exit-source.js';
 import { fetchList } from '../../src/adapters/tor/fetch-list.js';
-import { ExitListRefused } from '../../src/adapters/tor/exit-list-refused.js';
-import type { SourceContent, Validators } from '../../src/adapters/tor/source-content.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 
 interface Teardown {

@@ -1,12 +1,13 @@
 import path from 'node:path';
-import { ExitListRefused } from '../../src/adapters/tor/exit-list-refused.js';
-import { exitSourceOf } from '../../src/adapters/tor/exit-source.js';
-import { MaintainedTorExits } from '../../src/adapters/tor/maintained-tor-exits.js';
-import type { MaintenanceOptions } from '../../src/adapters/tor/maintained-tor-exits.js';
-import { readListFile } from '../../src/adapters/tor/read-list-file.js';
-import type { SharedExitLists } from '../../src/adapters/tor/shared-exit-lists.js';
-import { SnapshotFile } from '../../src/adapters/tor/snapshot-file.js';
-import type { SourceContent, Validators } from '../../src/adapters/tor/source-content.js';
+import {
+  ExitListRefused,
+  exitSourceOf,
+  type SourceContent,
+  type Validators,
+} from '../../src/adapters/tor/exit-source.js';
+import { readListFile, SnapshotFile } from '../../src/adapters/tor/list-files.js';
+import { MaintainedTorExits, type MaintenanceOptions } from '../../src/adapters/tor/maintained-tor-exits.js';
+import type { SharedExitLists } from '../../src/adapters/tor/source-lists.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 
 export const minute = 60_000;

@@ -2,13 +2,20 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, symlink, truncate, unlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import t from 'tap';
-import { exitSourceOf } from '../../src/adapters/tor/exit-source.js';
-import { RefreshSchedule } from '../../src/adapters/tor/refresh-schedule.js';
-import type { SourceContent } from '../../src/adapters/tor/source-content.js';
+import { exitSourceOf, type SourceContent } from '../../src/adapters/tor/exit-source.js';
+import { RefreshSchedule } from '../../src/adapters/tor/source-reader.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { address } from '../policy/fixtures.js';
-import { content, hour, manyExits, minute, TestWorld, unreachable } from './tor-maintenance-fixture.js';
-import type { Answer, Maintained } from './tor-maintenance-fixture.js';
+import {
+  type Answer,
+  content,
+  hour,
+  type Maintained,
+  manyExits,
+  minute,
+  TestWorld,
+  unreachable,
+} from './tor-maintenance-fixture.js';
 
 const a = 'https://a.test/list';
 const b = 'https://b.test/list';

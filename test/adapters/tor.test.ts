@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import t from 'tap';
-import { admitExits, refuseShrunken } from '../../src/adapters/tor/admitted-exits.js';
-import { parseExitList } from '../../src/adapters/tor/exit-list-parser.js';
-import { ExitListRefused } from '../../src/adapters/tor/exit-list-refused.js';
-import { TorExitList } from '../../src/adapters/tor/tor-exit-list.js';
+import { ExitListRefused } from '../../src/adapters/tor/exit-source.js';
+import { parseExitList } from '../../src/adapters/tor/parse-list.js';
+import { admitExits, refuseShrunken, TorExitList } from '../../src/adapters/tor/tor-exit-list.js';
 import type { IpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { address } from '../policy/fixtures.js';

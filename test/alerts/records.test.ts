@@ -83,7 +83,10 @@ t.test('alerts on records fire by their causes, and none in a quiet hour', optio
     await wait(3000);
     return false;
   };
-  await times(600, () => admin(registry, 'POST', '/merchants', { name: 'x'.repeat(100), status: 'ACTIVE' }));
+  // Much more than Redis takes for its connections: among records of a megabyte what is asked for each second stays.
+  const ipAllowlist = Array.from({ length: 100 }, (_, number) => `9.9.9.${number}`);
+  const large = { name: 'x'.repeat(100), status: 'ACTIVE', ipAllowlist };
+  await times(600, () => admin(registry, 'POST', '/merchants', large));
   await caused(
     ['RegistryRepairPaused'],
     { registry },

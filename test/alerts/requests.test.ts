@@ -6,7 +6,7 @@ import type { Socket } from 'node:net';
 import path from 'node:path';
 import Database from 'libsql';
 import t from 'tap';
-import { startTestGateway } from '../http/harness.js';
+import { startTestGateway } from '../edge/harness.js';
 import { until } from './rig.js';
 import { askServices, exit, figure, openScenes, options, times, unknownKey } from './scenes.js';
 

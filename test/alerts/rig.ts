@@ -10,9 +10,9 @@ import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis } from '../adapters/redis-server.js';
-import { startUpstream } from '../http/harness.js';
-import type { Teardown } from '../http/harness.js';
-import { productCommand } from '../product-command.js';
+import { startUpstream } from '../edge/harness.js';
+import type { Teardown } from '../edge/harness.js';
+import { limitedCommand, newInstallation, productCommand } from '../product-command.js';
 import type { Scrape } from './timeline.js';
 
 const token = 'an-administrators-token-of-enough-characters';
@@ -101,7 +101,12 @@ export async function startRig(t: Teardown) {
   };
   let started = 0;
 
-  async function start(command: 'gateway' | 'registry' | 'services', options: object = {}): Promise<Part> {
+  /** @param mostFileKibibytes how large its files may become; null: as large as there is room */
+  async function start(
+    command: 'gateway' | 'registry' | 'services',
+    options: object = {},
+    mostFileKibibytes: number | null = null,
+  ): Promise<Part> {
     started += 1;
     const own = `${command}-${started}`;
     const certFile = write(`${own}.crt`, cert);
@@ -110,8 +115,9 @@ export async function startRig(t: Teardown) {
     const ofGateway =
       command === 'gateway' ? { listen: { https: listening }, accessLog: { destination: accessLog } } : {};
     const config = write(`${own}.yaml`, JSON.stringify(above(above(base, ofGateway), options)));
+    const args = [command, ...newInstallation(command), '--config', config];
     const child = spawn(
-      ...productCommand([command, ...(command === 'gateway' ? [] : ['--create']), '--config', config]),
+      ...(mostFileKibibytes === null ? productCommand(args) : limitedCommand(mostFileKibibytes, args)),
       { stdio: ['ignore', 'ignore', 'pipe'] },
     );
     t.teardown(() => child.kill('SIGKILL'));

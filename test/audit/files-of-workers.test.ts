@@ -1,7 +1,6 @@
 import { existsSync, readFileSync, renameSync } from 'node:fs';
-import t from 'tap';
-import type { Test } from 'tap';
-import type { Verdict } from '../../src/audit/verdict.js';
+import t, { type Test } from 'tap';
+import type { Verdict } from '../../src/audit/chain-check.js';
 import type { VerifierOptions } from '../../src/audit/verifier.js';
 import type { ChainedLog } from '../../src/telemetry/chained-log.js';
 import { openLog, until } from '../telemetry/open-log.js';

@@ -1,6 +1,6 @@
 import { appendFileSync, readFileSync } from 'node:fs';
 import t from 'tap';
-import type { Verdict } from '../../src/audit/verdict.js';
+import type { Verdict } from '../../src/audit/chain-check.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
 import { openLog, testSecret } from '../telemetry/open-log.js';
 import { requestLine, sampleLog } from './sample-log.js';

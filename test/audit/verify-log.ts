@@ -1,6 +1,5 @@
-import { Verifier } from '../../src/audit/verifier.js';
-import type { Verdict } from '../../src/audit/verdict.js';
-import type { VerifierOptions } from '../../src/audit/verifier.js';
+import type { Verdict } from '../../src/audit/chain-check.js';
+import { Verifier, type VerifierOptions } from '../../src/audit/verifier.js';
 import { testSecret } from '../telemetry/open-log.js';
 
 const defaults = { secrets: [testSecret], running: false, partial: false };

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
-import { liveKey, recordsOf } from '../http/harness.js';
+import { liveKey, recordsOf } from '../edge/harness.js';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { residentMebibytes, Teardowns } from './deployment.js';
 import { round } from './figures.js';
@@ -112,6 +112,8 @@ async function startGateway(directory: string, t: Teardowns) {
     routes: [{ path: '/transactions', upstream: 'transactions', resource: 'transactions' }],
     limits: {
       connections: count + 100,
+      // The connections come from few addresses, and what is measured is what they hold.
+      ...{ handshakesPerSecond: 1_000_000, handshakeBurst: 1_000_000, connectionsPerAddress: count + 100 },
       keepAliveTimeoutSeconds: 3600,
       headersTimeoutSeconds: 600,
       requestTimeoutSeconds: 600,

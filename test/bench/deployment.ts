@@ -34,6 +34,7 @@ export interface GatewayProcess {
 export interface Deployment {
   readonly redis: RedisServer;
   readonly registryPid: number;
+  readonly registryProcess: ChildProcess;
   readonly configFile: string;
   /** Of the registry, unless another one was named. */
   readonly databaseFile: string;
@@ -80,8 +81,8 @@ export async function startDeployment(
     readonly throttles?: boolean;
     /** The program whose gateways are started; that of this tree unless it is given. */
     readonly gatewayProgram?: string;
-    /** A module that Node loads into gateways before their own, with a channel to this process. */
-    readonly gatewayPreload?: string;
+    /** A module that Node loads into registry and gateways before their own, with a channel to this process. */
+    readonly preload?: string;
     /** Whether the addresses of callers are compared with Tor exits: with one, that is none of theirs. */
     readonly torExits?: boolean;
     /** Whether gateways sign who calls. */
@@ -141,7 +142,7 @@ ${options.settings ?? ''}
 
   async function start(command: string, started: RegExp): Promise<{ child: ChildProcess; match: string }> {
     const program = command === 'gateway' ? (options.gatewayProgram ?? main) : main;
-    const preload = command === 'gateway' ? options.gatewayPreload : undefined;
+    const { preload } = options;
     const ownArguments = [program, command, '--config', configFile, ...newInstallation(command)];
     const child = spawn(
       process.execPath,
@@ -180,6 +181,7 @@ ${options.settings ?? ''}
   return {
     redis,
     registryPid: registry.child.pid ?? 0,
+    registryProcess: registry.child,
     configFile,
     databaseFile: file('registry.db'),
     accessLogFile: file('access.log'),

@@ -12,7 +12,7 @@ import { readLogLines } from '../../src/audit/log-lines.js';
 import { Verifier } from '../../src/audit/verifier.js';
 import { generateApiKey } from '../../src/gateway/api-key.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
-import { recordsOf } from '../http/harness.js';
+import { recordsOf } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { Teardowns } from './deployment.js';

@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import type { Socket } from 'node:net';
@@ -36,11 +35,17 @@ async function openEach(first: number): Promise<void> {
     plain.on('error', () => undefined);
     socket.on('error', () => undefined).once('close', () => (closed += 1));
     sockets.push(socket);
-    const left = once(socket, 'close');
-    await Promise.race([once(socket, secureContext === null ? 'connect' : 'secureConnect'), left]);
+    await happened(socket, secureContext === null ? 'connect' : 'secureConnect');
     if (request === '') continue;
     socket.write(request);
-    await Promise.race([once(socket, 'data'), left]);
+    await happened(socket, 'data');
     socket.resume();
   }
+}
+
+/** Resolves with the event, or when the connection has closed: one that was refused is counted and is no failure. */
+function happened(socket: Socket, event: string): Promise<void> {
+  return new Promise((resolve) => {
+    socket.once(event, resolve).once('close', resolve);
+  });
 }

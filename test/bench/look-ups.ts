@@ -1,4 +1,4 @@
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { distributionOf, round } from './figures.js';

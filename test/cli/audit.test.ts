@@ -45,7 +45,7 @@ function lineOf({ at, code, address, proxy, key, merchant, path, id, country, fi
     source: { ip: proxy ?? address },
     organization: merchant === undefined ? undefined : { id: merchant },
     gateway: { key: { id: key, fingerprint } },
-    event: { action: 'api-request', code, duration: 1000 },
+    event: { action: 'api-request', code, duration: 1000, ...(code === 'accepted' ? {} : { reason: `why ${code}` }) },
   };
 }
 
@@ -249,6 +249,7 @@ t.test('audit search finds by all that is asked, and prints nothing that a termi
   const rows = await audit('search', '--merchant', hostile, file);
   t.notMatch(rows.out, /[\u202e\u009b]/);
   t.match(rows.out, '2024-11-20T12:00:00.000Z  401  key_unknown');
+  t.match((await audit('search', '--request-id', 'r4', file)).out, /why key_unknown\n$/, 'and why it was refused');
   for (const wrong of [
     ['--address', 'nowhere'],
     ['--since', 'yesterday'],

@@ -6,7 +6,7 @@ import path from 'node:path';
 import t from 'tap';
 import { run } from '../../src/cli/run.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { makeCertificate } from '../http/certificates.js';
+import { makeCertificate } from '../edge/certificates.js';
 
 async function said(...args: readonly string[]): Promise<readonly [status: number, err: string]> {
   let err = '';

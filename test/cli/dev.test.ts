@@ -12,7 +12,7 @@ import path from 'node:path';
 import t from 'tap';
 import { run as runCommand } from '../../src/cli/run.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
-import { ask, liveKey, recordsOf } from '../http/harness.js';
+import { ask, liveKey, recordsOf } from '../edge/harness.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { newInstallation, productCommand } from '../product-command.js';
 

@@ -6,15 +6,15 @@ import t from 'tap';
 import type { Test } from 'tap';
 import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
 import type { StoredRecords } from '../../src/adapters/memory/memory-records.js';
-import { explainCommand } from '../../src/cli/explain.js';
+import { explainCommand } from '../../src/cli/explain/explain.js';
 import { run } from '../../src/cli/run.js';
 import { loadConfig } from '../../src/config/load.js';
 import type { TorExits } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
-import { explainRequest } from '../../src/http/explain-request.js';
-import { createRouteTable } from '../../src/http/routes.js';
+import { explainRequest } from '../../src/edge/explain-request.js';
+import { createRouteTable } from '../../src/edge/request/routes.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
-import { denials } from '../../src/policy/denials.js';
+import { denials } from '../../src/policy/decision-table.js';
 import { Seals } from '../../src/adapters/redis/seal.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import {
@@ -28,7 +28,7 @@ import {
   startTestGateway,
   startUpstream,
   testKey,
-} from '../http/harness.js';
+} from '../edge/harness.js';
 import { address } from '../policy/fixtures.js';
 import { until } from '../telemetry/open-log.js';
 

@@ -5,7 +5,7 @@ import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { loadConfig } from '../../src/config/load.js';
 import { mebibyte, planMemory } from '../../src/config/memory-plan.js';
-import { liveKey, recordsOf } from '../http/harness.js';
+import { liveKey, recordsOf } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
 import { until } from '../telemetry/open-log.js';
 

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 import path from 'node:path';
 import t from 'tap';
-import { openLoadedTorExits } from '../../src/cli/open-ports.js';
+import { openLoadedTorExits } from '../../src/cli/compose/gateway-ports.js';
 import { loadConfig } from '../../src/config/load.js';
 import { createLogger } from '../../src/telemetry/logger.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';

@@ -1,6 +1,6 @@
 import { Counter, Registry } from 'prom-client';
 import t from 'tap';
-import { WorkerFigures } from '../../src/cli/workers/worker-figures.js';
+import { WorkerFigures } from '../../src/cli/workers/worker-processes.js';
 import { aggregateFigures } from '../../src/telemetry/aggregate-figures.js';
 import type { Figures } from '../../src/telemetry/aggregate-figures.js';
 

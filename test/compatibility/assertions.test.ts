@@ -1,8 +1,8 @@
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { createLocalJWKSet, exportJWK, jwtVerify, SignJWT } from 'jose';
 import t, { type Test } from 'tap';
-import { openAssertionVerifier } from '../../src/cli/open-assertion-verifier.js';
-import { openIdentity } from '../../src/cli/open-identity.js';
+import { openAssertionVerifier } from '../../src/cli/compose/services.js';
+import { openIdentity } from '../../src/cli/compose/identity.js';
 import { loadConfig } from '../../src/config/load.js';
 import { acceptingCredential } from '../policy/fixtures.js';
 import { merchantA, servicesFixture } from '../services/services-fixture.js';

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Test } from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis } from '../adapters/redis-server.js';
-import { startUpstream } from '../http/harness.js';
+import { startUpstream } from '../edge/harness.js';
 import { newInstallation, productCommand } from '../product-command.js';
 
 /** What lets administrators in. */

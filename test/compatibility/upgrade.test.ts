@@ -7,7 +7,7 @@ import type { StoredRecords } from '../../src/adapters/memory/memory-records.js'
 import { loadConfig } from '../../src/config/load.js';
 import { readLedger } from '../../src/services/ledger/read-ledger.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
-import { ask, connect, exchangeBytes, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, connect, exchangeBytes, startTestGateway, startUpstream } from '../edge/harness.js';
 import { pepper, registryFixture } from '../registry/registry-fixture.js';
 import { bankPayout, ledgerSum, merchantA, merchantB, servicesFixture } from '../services/services-fixture.js';
 

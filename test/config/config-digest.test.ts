@@ -1,5 +1,5 @@
 import t from 'tap';
-import { configDigest } from '../../src/config/config-digest.js';
+import { configDigest } from '../../src/config/redact.js';
 import { loadConfig } from '../../src/config/load.js';
 
 const digestOf = (text: string, env = {}): string => configDigest(loadConfig({ text, env }));

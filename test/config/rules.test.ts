@@ -1,5 +1,5 @@
 import t from 'tap';
-import { gatewayProblems } from '../../src/config/gateway-problems.js';
+import { gatewayProblems } from '../../src/config/config-notes.js';
 import { loadConfig } from '../../src/config/load.js';
 import { problemsOf } from './problems-of.js';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { readSecretFile, readSecretLines } from '../../src/config/secret-file.js';
+import { readSecretFile, readSecretLines } from '../../src/config/operator-file.js';
 
 t.test('a secret is what stands in its file, without one line end', async (t) => {
   const secret = 'a secret of the tests alone';

@@ -2,8 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
 import { stringify } from 'yaml';
-import { interpolate } from '../../src/config/interpolate.js';
-import { readYaml } from '../../src/config/yaml-source.js';
+import { interpolate, readYaml } from '../../src/config/yaml-source.js';
 
 const env = {
   FROM_FILE: 'postgres://database/registry\n',

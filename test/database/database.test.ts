@@ -1,19 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { statSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { inspect } from 'node:util';
-import { sql, type Generated, type Kysely } from '../../src/database/kysely.js';
 import pg from 'pg';
 import t from 'tap';
-import { DatabaseError } from '../../src/database/database-error.js';
-import { addSequence } from '../../src/database/add-sequence.js';
-import { migrate, type Migrations } from '../../src/database/migrate.js';
-import { explainPostgresFailure } from '../../src/database/postgres-failure.js';
-import { openDatabase } from '../../src/database/open-database.js';
-import { openMigrated } from '../../src/database/open-migrated.js';
-import { WriteProbe } from '../../src/database/write-probe.js';
-import { isUniqueViolation } from '../../src/database/unique-violation.js';
+import { DatabaseError, isUniqueViolation, explainPostgresFailure } from '../../src/database/database-error.js';
+import { addSequence } from '../../src/database/dialects.js';
+import { type Generated, type Kysely, sql } from '../../src/database/kysely.js';
+import { migrate, type Migrations, openDatabase, openMigrated, WriteProbe } from '../../src/database/open-database.js';
 import { createPostgresDatabase, onEachDatabase, onServer, postgresAlone } from './each-database.js';
 
 interface Tables {

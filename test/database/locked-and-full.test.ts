@@ -1,8 +1,7 @@
 import { sql, type Generated, type Kysely } from '../../src/database/kysely.js';
 import t, { type Test } from 'tap';
-import { addSequence } from '../../src/database/add-sequence.js';
-import { migrate, type Migrations } from '../../src/database/migrate.js';
-import { openDatabase } from '../../src/database/open-database.js';
+import { addSequence } from '../../src/database/dialects.js';
+import { migrate, type Migrations, openDatabase } from '../../src/database/open-database.js';
 import { holdLock } from './held-lock.js';
 
 interface Tables {

@@ -8,7 +8,7 @@ import pg from 'pg';
 import t, { type Test } from 'tap';
 import { DatabaseError } from '../../src/database/database-error.js';
 import { openDatabase, type DatabaseOptions } from '../../src/database/open-database.js';
-import { openSession } from '../../src/database/session/database-session.js';
+import { openSession } from '../../src/database/session.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { openServicesDatabase } from '../../src/services/services-database.js';
 import { productCommand } from '../product-command.js';

@@ -2,7 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
-import { openMigrated } from '../../src/database/open-migrated.js';
+import { openMigrated } from '../../src/database/open-database.js';
 import { migrations } from '../../src/registry/migrations/migrations.js';
 import type { RegistryTables } from '../../src/registry/tables.js';
 import { printedBlocks } from '../printed-commands.js';

@@ -6,8 +6,8 @@ import path from 'node:path';
 import tls from 'node:tls';
 import type { TLSSocket } from 'node:tls';
 import { promisify } from 'node:util';
-import { liveKey, startTestGateway, startUpstream } from '../http/harness.js';
-import type { GatewaySetup, GatewayUnderTest, RecordingUpstream, Teardown } from '../http/harness.js';
+import { liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
+import type { GatewaySetup, GatewayUnderTest, RecordingUpstream, Teardown } from '../edge/harness.js';
 import { makeCertificates, startFront } from './fixture.js';
 import type { Certificates, Front, FrontKind } from './fixture.js';
 

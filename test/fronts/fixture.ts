@@ -9,8 +9,8 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { freePort } from '../adapters/redis-server.js';
-import { makeCertificate } from '../http/certificates.js';
-import type { Teardown } from '../http/harness.js';
+import { makeCertificate } from '../edge/certificates.js';
+import type { Teardown } from '../edge/harness.js';
 
 /** What is put in place of the addresses, ports and paths of a front's configuration. */
 interface Places {

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { gatewayErrors } from '../../src/http/errors.js';
-import { liveKey } from '../http/harness.js';
+import { gatewayErrors } from '../../src/edge/request/errors.js';
+import { liveKey } from '../edge/harness.js';
 import { connectTls, deploy } from './deployment.js';
 import type { Deployment } from './deployment.js';
 import type { FrontKind } from './fixture.js';

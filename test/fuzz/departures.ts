@@ -4,8 +4,8 @@ import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import tls from 'node:tls';
-import { liveKey } from '../http/harness.js';
-import type { GatewayUnderTest } from '../http/harness.js';
+import { liveKey } from '../edge/harness.js';
+import type { GatewayUnderTest } from '../edge/harness.js';
 import { serviceAnswers } from './hasty-service.js';
 import type { Random } from './random.js';
 

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { liveKey, startTestGateway, startUpstream } from '../http/harness.js';
-import type { RecordingUpstream } from '../http/harness.js';
+import { liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
+import type { RecordingUpstream } from '../edge/harness.js';
 import { serviceBody } from './answers.js';
 import { http1Case } from './http1-cases.js';
 import { http1Problems } from './http1-run.js';

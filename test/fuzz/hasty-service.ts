@@ -1,6 +1,6 @@
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Teardown } from '../http/harness.js';
+import type { Teardown } from '../edge/harness.js';
 
 /** How the service answers: what a request asks for by `x-answer`. */
 export const serviceAnswers = {

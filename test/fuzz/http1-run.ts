@@ -1,6 +1,6 @@
 import { setImmediate, setTimeout as delay } from 'node:timers/promises';
-import { connect } from '../http/harness.js';
-import type { GatewayUnderTest } from '../http/harness.js';
+import { connect } from '../edge/harness.js';
+import type { GatewayUnderTest } from '../edge/harness.js';
 import { envelope, hangMilliseconds, quietMilliseconds, readAnswers } from './answers.js';
 
 /** Writes texts to a connection of their own and resolves with all that came back once the gateway has closed it. */

@@ -260,7 +260,7 @@ t.test('a denial after the look-up still says whose key it was, for the log', as
     ['key_inactive', { expiresAt: acceptedFacts('live').now }],
     ['merchant_inactive', { merchantStatus: 'SUSPENDED' }],
     ['merchant_not_live', { goLive: false }],
-    ['ip_not_allowed', { ipAllowlist: { contains: () => false, admits: () => false } }],
+    ['ip_not_allowed', { ipAllowlist: { contains: () => false, admits: () => false, size: 0 } }],
     ['origin_not_allowed', { originAllowlist: { matches: () => false } }],
     ['permission_denied', { permissions: { allow: () => false } }],
   ];

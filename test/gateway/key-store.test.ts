@@ -6,7 +6,8 @@ import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { CompiledKey, CompiledMerchant } from '../../src/gateway/records.js';
 import { acceptingCredential } from '../policy/fixtures.js';
 
-const credential = acceptingCredential('live');
+/** Both records are of change 1. */
+const credential = { ...acceptingCredential('live'), keyRevision: 1, merchantRevision: 1 };
 const unknown: KeyAnswer = { credential: null, source: 'store', ageMilliseconds: 0 };
 
 type How = readonly [source: RecordSource, ageMilliseconds: number];

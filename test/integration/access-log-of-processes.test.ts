@@ -3,13 +3,13 @@ import { once } from 'node:events';
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import t from 'tap';
+import type { Verdict } from '../../src/audit/chain-check.js';
 import { readLogLines } from '../../src/audit/log-lines.js';
 import { Verifier } from '../../src/audit/verifier.js';
-import type { Verdict } from '../../src/audit/verdict.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
-import { ask, connect, liveKey, recordsOf, requestBytes, startUpstream } from '../http/harness.js';
-import { testSecret, until } from '../telemetry/open-log.js';
+import { ask, connect, liveKey, recordsOf, requestBytes, startUpstream } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
+import { testSecret, until } from '../telemetry/open-log.js';
 
 /** Has the process meet an error that nobody caught, when it is told to. */
 const failing = 'data:text/javascript,process.on("SIGWINCH",()=>{throw new Error("unforeseen")})';

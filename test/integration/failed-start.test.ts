@@ -4,7 +4,7 @@ import { open, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import t from 'tap';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { liveKey, recordsOf, startUpstream } from '../http/harness.js';
+import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 

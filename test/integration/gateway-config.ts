@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
-import type { Teardown } from '../http/harness.js';
+import type { Teardown } from '../edge/harness.js';
 
 /** What a gateway that is a process of its own is to be, beyond an HTTPS listener and the route of transactions. */
 export interface GatewayConfig {

@@ -3,7 +3,7 @@ import t from 'tap';
 import { Agent, request } from 'undici';
 import { openServicesDatabase, type ServicesDatabase } from '../../src/services/services-database.js';
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
-import { liveKey, startTestGateway } from '../http/harness.js';
+import { liveKey, startTestGateway } from '../edge/harness.js';
 import { addWallet, bankPayout, patient } from '../services/services-fixture.js';
 import { startKillableServices } from './killable-services.js';
 
@@ -57,7 +57,9 @@ t.test('payouts race for the money of one wallet, through the gateway, on Postgr
   const upstream = { url: services.url, timeoutSeconds: 600, maxInFlight: 1024 };
   const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
   const gateway = await startTestGateway(t, { config: { upstreams } });
-  const agent = new Agent({ connect: { ca: gateway.ca }, connections: 128, headersTimeout: 0, bodyTimeout: 0 });
+  // A busy machine may take longer than undici's ten seconds for so many handshakes at once.
+  const connect = { ca: gateway.ca, timeout: 0 };
+  const agent = new Agent({ connect, connections: 128, headersTimeout: 0, bodyTimeout: 0 });
   t.teardown(() => agent.destroy());
 
   async function pay(walletId: string, key: string | null): Promise<{ status: number; body: string }> {

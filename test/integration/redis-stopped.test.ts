@@ -4,8 +4,8 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { liveKey, recordsOf, startUpstream } from '../http/harness.js';
-import type { Teardown } from '../http/harness.js';
+import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
+import type { Teardown } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 

@@ -9,7 +9,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { startUpstream } from '../http/harness.js';
+import { startUpstream } from '../edge/harness.js';
 import { newInstallation, productCommand } from '../product-command.js';
 
 const token = 'an-administrators-token-of-enough-characters';

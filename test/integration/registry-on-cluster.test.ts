@@ -8,7 +8,7 @@ import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startCluster, until } from '../adapters/redis-cluster.js';
 import { withoutRedis } from '../adapters/redis-server.js';
-import { startUpstream } from '../http/harness.js';
+import { startUpstream } from '../edge/harness.js';
 import { newInstallation, productCommand } from '../product-command.js';
 
 const token = 'an-administrators-token-of-enough-characters';

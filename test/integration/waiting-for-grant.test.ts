@@ -3,7 +3,7 @@ import https from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { runIdOf, startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { liveKey, recordsOf, startUpstream } from '../http/harness.js';
+import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 

@@ -10,7 +10,7 @@ import { readLogLines } from '../../src/audit/log-lines.js';
 import { Verifier } from '../../src/audit/verifier.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run } from '../../src/cli/run.js';
-import { ask, liveKey, recordsOf, startUpstream } from '../http/harness.js';
+import { ask, liveKey, recordsOf, startUpstream } from '../edge/harness.js';
 import { testSecret, until } from '../telemetry/open-log.js';
 import { productCommand } from '../product-command.js';
 

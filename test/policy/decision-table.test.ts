@@ -1,9 +1,17 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { credentialChecks, requestChecks } from '../../src/policy/checks/index.js';
-import { denialOf, denials } from '../../src/policy/denials.js';
-import type { DenialCode } from '../../src/policy/denials.js';
-import { decide, denyCredential, denyRequest } from '../../src/policy/evaluate.js';
+import {
+  credentialRules,
+  decide,
+  denialOf,
+  denials,
+  denyCredential,
+  denyRequest,
+  reasonOf,
+  requestRules,
+} from '../../src/policy/decision-table.js';
+import type { DenialCode } from '../../src/policy/decision-table.js';
+import { explainRules } from '../../src/policy/explain.js';
 import type { Credential, RequestFacts } from '../../src/policy/facts.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import type { Environment, KeyFormat } from '../../src/policy/key-format.js';
@@ -96,22 +104,20 @@ function fit(a: Fault, b: Fault): boolean {
 }
 
 t.test('the table has the rows, order, statuses and exact messages that the contract promises', (t) => {
-  t.strictSame(
-    denials,
-    table.map(([code, status, message]) => ({ code, status, message })),
-  );
-  for (const [code, status, message] of table) t.strictSame(denialOf(code), { code, status, message });
+  const told = denials.map(({ code, status, message }) => [code, status, message]);
+  t.strictSame(told, table);
+  for (const row of denials) t.equal(denialOf(row.code), row);
   t.throws(() => denialOf('no_such_code' as DenialCode), { message: 'no denial has the code no_such_code' });
   t.end();
 });
 
-t.test('there is one check for each row, request rows before credential rows', (t) => {
+t.test('rules about the request alone come before those about a key', (t) => {
   t.strictSame(
-    requestChecks.map((check) => check.code),
+    requestRules.map(({ code }) => code),
     requestCodes,
   );
   t.strictSame(
-    credentialChecks.map((check) => check.code),
+    credentialRules.map(({ code }) => code),
     credentialCodes,
   );
   t.end();
@@ -200,8 +206,12 @@ t.test('with everything wrong at once the rows answer one after the other as the
   t.end();
 });
 
-t.test('an unknown key is denied by every credential check on its own, so that none can open by mistake', (t) => {
-  for (const check of credentialChecks) t.equal(check.passes(acceptedFacts('live'), null), false, check.code);
+t.test('an unknown key passes no rule about a key, so that none can open by mistake', (t) => {
+  const ofKey = explainRules(acceptedFacts('live'), null).filter(({ code }) =>
+    credentialCodes.some((one) => one === code),
+  );
+  t.equal(ofKey.length, credentialCodes.length);
+  for (const { code, result } of ofKey) t.equal(result, 'fails', code);
   t.equal(denyCredential(acceptedFacts('live'), null), 'key_unknown');
   t.equal(denyCredential(acceptedFacts('test'), null), 'key_unknown');
   t.end();
@@ -209,7 +219,7 @@ t.test('an unknown key is denied by every credential check on its own, so that n
 
 t.test('a key of the wrong form or environment passes none of the checks on the key that come after it', (t) => {
   const failing = (environment: Environment, keyFormat: KeyFormat): readonly string[] =>
-    requestChecks.filter((check) => !check.passes({ ...acceptedFacts(environment), keyFormat })).map((c) => c.code);
+    requestRules.filter(({ passes }) => !passes({ ...acceptedFacts(environment), keyFormat })).map(({ code }) => code);
   t.strictSame(failing('live', 'absent'), ['key_required', 'key_format', 'test_key_in_live']);
   t.strictSame(failing('live', 'malformed'), ['key_format', 'test_key_in_live']);
   t.strictSame(failing('live', 'test'), ['test_key_in_live']);
@@ -431,5 +441,39 @@ t.test('whatever the request and the record, the first failing row of the contra
     [],
     'every row, and acceptance, has had its turn',
   );
+  t.end();
+});
+
+t.test('each rule says in words why it denies, by what it looked at', (t) => {
+  const facts = acceptedFacts('live');
+  const key = acceptingCredential('live');
+  const rows: readonly (readonly [DenialCode, Partial<RequestFacts>, Partial<Credential> | null, string])[] = [
+    ['tor_blocked', { torExit: true }, null, '203.0.113.9 is a Tor exit'],
+    ['tor_blocked', { onionService: true }, null, 'Host, Origin or Referer names an onion service'],
+    ['key_unknown', {}, null, 'the key store has no record of this key'],
+    ['key_inactive', {}, { keyStatus: 'REVOKED' }, 'the key is REVOKED (revision 812)'],
+    ['key_inactive', {}, { expiresAt: 0 }, 'the key expired 1970-01-01T00:00:00.000Z (revision 812)'],
+    ['key_inactive', {}, { keyStatus: 'SUSPENDED', expiresAt: 0 }, 'the key is SUSPENDED (revision 812)'],
+    ['merchant_inactive', {}, { merchantStatus: 'SUSPENDED' }, 'the merchant is SUSPENDED (revision 640)'],
+    ['merchant_not_live', {}, { goLive: false }, 'goLive of the merchant is false (revision 640)'],
+    ['ip_not_allowed', {}, { ipAllowlist: compileIpRanges([]) }, '203.0.113.9 is in none of 0 ranges'],
+    ['ip_not_allowed', {}, { ipAllowlist: compileIpRanges(['::/8', '10.0.0.0/9', '10.0.0.0/8']) }, 'none of 3 ranges'],
+    ['origin_not_allowed', { origin: null }, {}, 'there is no Origin, Referer or Host'],
+    [
+      'origin_not_allowed',
+      { origin: { header: 'host', value: 'api.example:8443' } },
+      {},
+      'Host api.example:8443 is not',
+    ],
+    ['permission_denied', {}, {}, 'the key has no permission payouts:write (revision 812)'],
+  ];
+  for (const [code, changed, credential, expected] of rows) {
+    const seen = { ...facts, clientAddress: address('203.0.113.9'), ...changed };
+    t.match(
+      reasonOf(code, seen, credential && { ...key, ...credential }, (at) => new Date(at).toISOString()),
+      expected,
+      code,
+    );
+  }
   t.end();
 });

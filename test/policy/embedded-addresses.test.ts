@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { denyCredential } from '../../src/policy/evaluate.js';
+import { denyCredential } from '../../src/policy/decision-table.js';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { acceptedFacts, acceptingCredential, address } from './fixtures.js';

@@ -45,5 +45,7 @@ export function acceptingCredential(environment: Environment): Credential {
     goLive: environment === 'live',
     ipAllowlist: compileIpRanges(['192.0.2.0/24']),
     originAllowlist: compileOriginPatterns(['shop.example']),
+    keyRevision: 812,
+    merchantRevision: 640,
   } satisfies Credential);
 }

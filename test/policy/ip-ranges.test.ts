@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges, InvalidIpRange } from '../../src/policy/ip-ranges.js';
-import { isReservedAddress } from '../../src/policy/reserved-addresses.js';
+import { isReservedAddress } from '../../src/policy/ip-address.js';
 import { address } from './fixtures.js';
 
 /** The bits of an IPv4 address that is written in four decimal parts. */

@@ -372,9 +372,9 @@ t.test('whatever the entries, a claim is admitted exactly where scheme, host and
         return admits(entries, claim.header, value) === expected;
       },
     ),
-    { numRuns: 5000 },
+    { numRuns: 10_000 },
   );
-  t.ok(admitted > 250, 'admissions were among them');
+  t.ok(admitted > 250, `admissions were among them: ${admitted}`);
   t.end();
 });
 

@@ -1,6 +1,6 @@
 import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
-import type { RecordAsk, RecordInbox } from '../../src/registry/ports.js';
+import type { RecordAsk, RecordInbox } from '../../src/gateway/store-ports.js';
 import type { Test } from 'tap';
 import { onEachDatabase } from '../database/each-database.js';
 import { MemoryWatch } from './memory-watch.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { evictionLog } from '../../src/cli/redis-outage-log.js';
+import { evictionLog } from '../../src/cli/compose/redis-address.js';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { registryOnRedis, until } from './registry-on-redis.js';
 

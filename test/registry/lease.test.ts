@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
-import { openSession, type DatabaseSession } from '../../src/database/session/database-session.js';
+import { openSession, type DatabaseSession } from '../../src/database/session.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
 import { Lease } from '../../src/registry/projection/lease.js';
 import { removeChanges } from '../../src/registry/projection/outbox.js';

@@ -11,7 +11,7 @@ import type {
   StoreLook,
   StoreMemory,
   WatchedRecords,
-} from '../../src/registry/ports.js';
+} from '../../src/gateway/store-ports.js';
 
 /** What the registry asks of a store. */
 export type StoreCall = 'look' | 'complete' | 'write' | 'publish' | 'gateways' | 'names' | 'grant' | 'removeGateways';

@@ -1,4 +1,4 @@
-import type { ChangedRecords, Difference, StoreEntry, WatchedRecords } from '../../src/registry/ports.js';
+import type { ChangedRecords, Difference, StoreEntry, WatchedRecords } from '../../src/gateway/store-ports.js';
 import type { MemoryRecordsStore } from './memory-records-store.js';
 
 /** The watch of a store in memory: the test says which notices come. */

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Test } from 'tap';
-import { openSession } from '../../src/database/session/database-session.js';
-import type { Logger } from '../../src/registry/ports.js';
+import { openSession } from '../../src/database/session.js';
+import type { Logger } from '../../src/gateway/store-ports.js';
 import { Projection } from '../../src/registry/projection/projection.js';
 import { Projector } from '../../src/registry/projection/projector.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';

@@ -9,7 +9,7 @@ import { noteRestore } from '../../src/registry/restores/restores.js';
 import { forgetEvents } from '../../src/registry/events/repository.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { startRegistry } from '../../src/registry/start-registry.js';
-import { systemClock, systemTimers } from '../../src/cli/system-clock.js';
+import { systemClock, systemTimers } from '../../src/cli/compose/system-clock.js';
 import { MemoryRecordsStore } from './memory-records-store.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { queryPlans } from '../database/query-plans.js';

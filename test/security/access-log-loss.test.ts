@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import t from 'tap';
 import { ChainedLog } from '../../src/telemetry/chained-log.js';
-import { ask, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // A full disk hung the process for ever; a log reader that had died ended the log without a word, while requests were
 // accepted that left no trace.

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
+import { connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // A refused upload is closed with a delay. What came on the connection in that time was still carried out, though its
 // answer could never be given (RFC 9112 9.6).

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // Paths that the gateway and the service behind it read differently let a caller pass one route's permission and reach
 // another one. The key of these tests may use transactions, and customers, to which the route /dev leads.

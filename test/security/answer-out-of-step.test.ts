@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import t from 'tap';
-import { ask, connect, liveKey, parseAnswer, recordsOf, requestBytes } from '../http/harness.js';
-import { exchangeBytes, startBareUpstream, startTestGateway } from '../http/harness.js';
-import type { Ask, GatewayUnderTest, Teardown } from '../http/harness.js';
+import { ask, connect, liveKey, parseAnswer, recordsOf, requestBytes } from '../edge/harness.js';
+import { exchangeBytes, startBareUpstream, startTestGateway } from '../edge/harness.js';
+import type { Ask, GatewayUnderTest, Teardown } from '../edge/harness.js';
 
 const otherKey = 'svc_live_otherMerchant';
 const get: Ask = { headers: [['x-api-key', liveKey]] };

@@ -2,8 +2,8 @@ import { rename, symlink } from 'node:fs/promises';
 import https from 'node:https';
 import path from 'node:path';
 import t from 'tap';
-import { makeCertificate } from '../http/certificates.js';
-import { ask, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+import { makeCertificate } from '../edge/certificates.js';
+import { ask, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 
 const key = ['x-api-key', liveKey] as const;
 const replacements = 50;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import tls from 'node:tls';
 import t from 'tap';
-import { startTestGateway } from '../http/harness.js';
+import { startTestGateway } from '../edge/harness.js';
 
 // Whoever sent one ClientHello with a share of ffdhe8192 again and again, which costs nothing, took the event loop for many
 // times as long as a usual handshake does, without a key and before a request.

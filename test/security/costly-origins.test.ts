@@ -1,6 +1,6 @@
 import t from 'tap';
 import { compileOriginPatterns, namesOnionService } from '../../src/policy/origins.js';
-import { ask, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 
 /** As an Origin of a head that is as long as it may be. What is no plain ASCII takes a third of a microsecond a character. */
 const long = (start: string): string => start + '\u{bc}\u{c4}'.repeat(3_000);

@@ -1,10 +1,10 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from '../edge/harness.js';
 
 /*
  * Who can write a record in Redis once, by a bug in a registry or by hand, can write one that two readers understand differently.

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import t from 'tap';
-import { liveKey, recordsOf } from '../http/harness.js';
+import { liveKey, recordsOf } from '../edge/harness.js';
 import { newInstallation, productCommand } from '../product-command.js';
 import { until } from '../telemetry/open-log.js';
 

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import t from 'tap';
-import { connect, liveKey, recordsOf, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
-import type { GatewayUnderTest } from '../http/harness.js';
+import { connect, liveKey, recordsOf, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
+import type { GatewayUnderTest } from '../edge/harness.js';
 import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 

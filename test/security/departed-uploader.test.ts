@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { connect, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+import { connect, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // The error of a request that broke off was emitted a tick after Node had seen somebody listen for it. The upload was over in
 // that tick, nobody listened any more, and the process ended, with every request that it carried.

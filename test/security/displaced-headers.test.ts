@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ask, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // Node 20 reads a thousand headers of a request, and drops the others silently. The gateway's own came last: with very many short
 // ones in front a merchant's call reached a service without a merchant, an address and a signature.

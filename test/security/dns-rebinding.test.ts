@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
-import { startConfiguredServices } from '../../src/cli/start-configured-services.js';
+import { startConfiguredServices } from '../../src/cli/compose/services.js';
 import { loadConfig } from '../../src/config/load.js';
 import { createLogger } from '../../src/telemetry/logger.js';
 

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
-import { connect, liveKey, recordsOf, requestBytes } from '../http/harness.js';
+import { connect, liveKey, recordsOf, requestBytes } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
 
 // Cutting the TCP socket from below a TLS socket that had something to write crashed the process: whoever read slowly

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import t from 'tap';
 import { Random } from '../fuzz/random.js';
-import { connect, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
-import type { GatewayUnderTest } from '../http/harness.js';
+import { connect, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
+import type { GatewayUnderTest } from '../edge/harness.js';
 
 // llhttp reads the request lines of RTSP and ICE too, and Node passes on the number of the version only. `DESCRIBE /v1/payouts
 // RTSP/1.1` got Fastify's own 404: no envelope, no line in the log, no look at the key. A method that HTTP does not have must

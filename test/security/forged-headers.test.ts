@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
-import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from '../http/harness.js';
-import { startBareUpstream, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from '../edge/harness.js';
+import { startBareUpstream, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // Headers by which gateways were told who calls, from where and how, by the caller itself.
 const key = ['x-api-key', liveKey] as const;

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import type { Verdict } from '../../src/audit/verdict.js';
+import type { Verdict } from '../../src/audit/chain-check.js';
 import type { VerifierOptions } from '../../src/audit/verifier.js';
 import { Chain } from '../../src/telemetry/chain.js';
 import { requestLine, sampleLog } from '../audit/sample-log.js';

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { Test } from 'tap';
-import { FreeSpace } from '../../src/telemetry/free-space.js';
-import { ask, connect, exchangeBytes, liveKey, recordsOf, startTestGateway, startUpstream } from '../http/harness.js';
+import { FreeSpace } from '../../src/telemetry/log-file.js';
+import { ask, connect, exchangeBytes, liveKey, recordsOf, startTestGateway, startUpstream } from '../edge/harness.js';
 import { openLog, until } from '../telemetry/open-log.js';
 
 interface Line {

@@ -1,8 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { sql } from '../../src/database/kysely.js';
 import t from 'tap';
-import { joinAdding } from '../../src/services/creation-order.js';
-import { openServicesDatabase, type ServicesTransaction } from '../../src/services/services-database.js';
+import { sql } from '../../src/database/kysely.js';
+import { joinAdding, openServicesDatabase, type ServicesTransaction } from '../../src/services/services-database.js';
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
 import {
   addWallet,

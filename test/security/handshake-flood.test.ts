@@ -7,10 +7,10 @@ import fc from 'fast-check';
 import t from 'tap';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
-import { offersSession } from '../../src/http/tls/client-hello.js';
-import { HandshakeRate } from '../../src/http/tls/handshake-rate.js';
-import { exchangeBytes, liveKey, parseAnswer, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
-import type { GatewayUnderTest } from '../http/harness.js';
+import { offersSession } from '../../src/edge/tls/client-hello.js';
+import { HandshakeRate } from '../../src/edge/tls/handshake-rate.js';
+import { exchangeBytes, liveKey, parseAnswer, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
+import type { GatewayUnderTest } from '../edge/harness.js';
 
 const local = { host: '127.0.0.1', servername: 'localhost', rejectUnauthorized: false };
 /** So slow that nothing comes back within a test. */

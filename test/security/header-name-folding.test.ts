@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import t from 'tap';
 import { freePort } from '../adapters/redis-server.js';
-import { ask, liveKey, startTestGateway } from '../http/harness.js';
-import type { Teardown } from '../http/harness.js';
+import { ask, liveKey, startTestGateway } from '../edge/harness.js';
+import type { Teardown } from '../edge/harness.js';
 
 // CGI makes a variable of each header's name, with `_` for all but letters and digits. Two headers of different names are
 // one variable then, and which of them a program reads is chance. The service of this test is a CGI script of lighttpd.

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { connect, startTestGateway, startUpstream } from '../http/harness.js';
-import { leftOpen } from '../http/left-open.js';
+import { connect, startTestGateway, startUpstream } from '../edge/harness.js';
+import { leftOpen } from '../edge/left-open.js';
 
 // Node hands the socket of a CONNECT over with none of its listeners and time-outs. Its connection was left open for good where the
 // client kept its side open, or sent anything behind the request and left: some thousand of them, without a key, and

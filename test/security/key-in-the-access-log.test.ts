@@ -1,3 +1,6 @@
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import tls from 'node:tls';
 import { inspect } from 'node:util';
 import t from 'tap';
 import type { Span } from '../../src/gateway/ports.js';
@@ -9,12 +12,71 @@ import {
   recordsOf,
   requestBytes,
   startTestGateway,
-} from '../http/harness.js';
+} from '../edge/harness.js';
+import { makeCertificate } from '../edge/certificates.js';
 import { until } from '../telemetry/open-log.js';
 
-// Callers put keys where they do not belong, and the log kept them: in the path, the user agent, a proxy's request id.
 const secret = 'Nw5RigG5NVB9klCpPCcKcdJvPQgIsFyJeuMKA6w4TCK0hoHEe';
 const key = `svc_live_${secret}`;
+
+/** Everything that a caller may do to a key before it puts it somewhere. */
+const disguises: Readonly<Record<string, (key: string) => string>> = {
+  'as it is': (text) => text,
+  'in upper case': (text) => text.replace('svc_live_', 'SVC_LIVE_'),
+  'percent-encoded': (text) => text.replaceAll('_', '%5F').replaceAll('N', '%4e'),
+  'percent-encoded three times': (text) => text.replaceAll('_', '%25255F'),
+  'in base64': (text) => Buffer.from(text).toString('base64'),
+  'in base64 behind one byte': (text) => Buffer.from(`:${text}`).toString('base64'),
+  'in base64url behind two bytes': (text) => Buffer.from(`x:${text}`).toString('base64url'),
+  'in hexadecimal': (text) => Buffer.from(text).toString('hex'),
+  'as HTML writes it': (text) => text.replaceAll('_', '&#95;'),
+  'as JSON writes it': (text) => text.replaceAll('_', String.raw`\u005f`),
+  'as JavaScript writes it': (text) => text.replaceAll('_', String.raw`\x5f`),
+  'as old scripts write it': (text) => text.replaceAll('_', '%u005f'),
+  'split by a blank': (text) => `${text.slice(0, 15)} ${text.slice(15)}`,
+  'split by a tab': (text) => `${text.slice(0, 15)}\t${text.slice(15)}`,
+  'split by a quote': (text) => `${text.slice(0, 15)}"${text.slice(15, 25)}'${text.slice(25)}`,
+  'split in its prefix': (text) => `${text.slice(0, 6)} "${text.slice(6)}`,
+};
+
+/** Everywhere that the log shows what a caller wrote. */
+const places: Readonly<Record<string, (text: string) => Parameters<typeof ask>[1]>> = {
+  path: (text) => ({ path: `/v1/transactions/${text.replaceAll(/[\s"'\\]/g, encodeURIComponent)}` }),
+  'path of no route': (text) => ({ path: `/${text.replaceAll(/[\s"'\\]/g, encodeURIComponent)}/more` }),
+  'user agent': (text) => ({ headers: [['user-agent', `curl/8 (${text}) end`]] }),
+  'user agent alone': (text) => ({ headers: [['user-agent', text]] }),
+  origin: (text) => ({ headers: [['origin', `https://${text}.example`]] }),
+  referer: (text) => ({ headers: [['referer', `https://shop.example@${text}/${text}`]] }),
+};
+
+/** Pieces of the secret, as it is and as a disguise changes it, that would give it away. */
+function piecesOf(disguise: (key: string) => string): string[] {
+  const [plain, changed] = [secret, disguise(key).slice(disguise('svc_live_').length + 4)];
+  return [plain, changed].flatMap((text) =>
+    Array.from({ length: Math.max(0, text.length - 5) }, (_, at) => text.slice(at, at + 6).toLowerCase()),
+  );
+}
+
+t.test('however a key is taken apart or encoded, no part of it is in a line', async (t) => {
+  const gateway = await startTestGateway(t, {
+    records: recordsOf(key, { merchant: { originAllowlist: ['a.example'] } }),
+  });
+  for (const [how, disguise] of Object.entries(disguises)) {
+    const pieces = piecesOf(disguise);
+    for (const [where, put] of Object.entries(places)) {
+      gateway.lines.length = 0;
+      const { headers = [], ...what } = put(disguise(key));
+      await ask(gateway, { ...what, headers: [['x-api-key', key], ...headers] });
+      await until(() => gateway.lines.length === 1);
+      const { event, ...rest } = gateway.lines[0] ?? {};
+      const line = JSON.stringify([rest, (event as { readonly reason?: string }).reason]);
+      const told = pieces.filter((piece) => line.toLowerCase().includes(piece));
+      t.same(told.slice(0, 3), [], `${how}, in ${where}: ${line}`);
+    }
+  }
+});
+
+// Callers put keys where they do not belong, and the log kept them: in the path, the user agent, a proxy's request id.
 const inspected = { depth: 20, maxArrayLength: null, maxStringLength: null, breakLength: Infinity };
 
 t.test(
@@ -86,3 +148,28 @@ t.test(
     t.match(everything, 'svc_live_…', 'that there was a key is told');
   },
 );
+
+t.test('a key in the subject of a client certificate is in no line', async (t) => {
+  const folder = t.testdir({});
+  const authority = await makeCertificate({ names: ['authority.example'] });
+  const client = await makeCertificate({ names: [`client ${key.slice(0, 40)}`], ca: authority });
+  const file = (name: string, text: string): string => {
+    writeFileSync(path.join(folder, name), text, { mode: 0o600 });
+    return path.join(folder, name);
+  };
+  const server = await makeCertificate();
+  const gateway = await startTestGateway(t, {
+    config: {
+      listen: {
+        https: {
+          ...{ certFile: file('server.crt', server.cert), keyFile: file('server.key', server.key) },
+          ...{ clientCaFile: file('ca.crt', authority.cert), clientCertificates: 'require' },
+        },
+      },
+    },
+  });
+  const socket = tls.connect({ port: gateway.https, rejectUnauthorized: false, cert: client.cert, key: client.key });
+  t.match(await exchangeBytes(socket, requestBytes({})), 'Key is required');
+  await until(() => gateway.lines.length === 1);
+  t.match(gateway.lines[0], { tls: { client: { subject: 'CN=client svc_live_…' } } });
+});

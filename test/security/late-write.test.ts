@@ -1,5 +1,5 @@
 import t from 'tap';
-import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import { openRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
 import type { HostAndPort } from '../../src/adapters/redis/connection.js';
 import { startCluster, until } from '../adapters/redis-cluster.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';

@@ -1,11 +1,11 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { AskInbox } from '../../src/adapters/redis/ask-inbox.js';
+import { AskInbox } from '../../src/adapters/redis/registry/ask-inbox.js';
 import { readBytes } from '../../src/adapters/redis/calls.js';
-import { MissingRecords } from '../../src/adapters/redis/missing-records.js';
+import { MissingRecords } from '../../src/adapters/redis/gateway/missing-records.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
 import { noSeals, Seals } from '../../src/adapters/redis/seal.js';
-import type { Standing } from '../../src/adapters/redis/standing.js';
+import type { Standing } from '../../src/adapters/redis/gateway/standing.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { registryOnRedis, until } from '../registry/registry-on-redis.js';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import t from 'tap';
 import { Random } from '../fuzz/random.js';
-import { connect, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+import { connect, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // Read buffers are reused. Code that keeps a part of one would see another caller's bytes there after the next packet.
 t.test('no byte of one caller shows up in the request of another', async (t) => {

@@ -3,11 +3,11 @@ import net from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { keyStatus } from '../adapters/key-status.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { liveKey, recordsOf } from '../http/harness.js';
+import { liveKey, recordsOf } from '../edge/harness.js';
 
 const records = recordsOf(liveKey);
 const lookupId = lookupIdOf(liveKey, null);

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import http from 'node:http';
 import t from 'tap';
 import { startServices } from '../../src/services/start-services.js';
-import { ask, connect, exchangeBytes, liveKey, startTestGateway } from '../http/harness.js';
+import { ask, connect, exchangeBytes, liveKey, startTestGateway } from '../edge/harness.js';
 import { ManualTime } from '../registry/manual-time.js';
 import { operatorsToken } from '../services/operators-fixture.js';
 import { balanceOf } from '../services/services-fixture.js';

@@ -4,13 +4,13 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { RecordCache } from '../../src/adapters/cache/record-cache.js';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
 import { keyStatus } from '../adapters/key-status.js';
 import { runIdOf, startRedis, withoutRedis } from '../adapters/redis-server.js';
 import type { Teardown } from '../adapters/redis-server.js';
-import { liveKey, recordsOf } from '../http/harness.js';
+import { liveKey, recordsOf } from '../edge/harness.js';
 
 // A key is changed twice while its record is being read. The end of the first read, well or not, must not make the second
 // one be forgotten: the second notice would then find nothing to drop, and what was read before it, a key that is revoked

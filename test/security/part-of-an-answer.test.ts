@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import t from 'tap';
-import { connect, liveKey, startBareUpstream, startTestGateway } from '../http/harness.js';
-import type { GatewayUnderTest, Teardown } from '../http/harness.js';
+import { connect, liveKey, startBareUpstream, startTestGateway } from '../edge/harness.js';
+import type { GatewayUnderTest, Teardown } from '../edge/harness.js';
 
 /** A gateway before a service that begins its answers, and then does this. */
 async function startBefore(t: Teardown, then: (socket: Socket) => void): Promise<GatewayUnderTest> {

@@ -8,7 +8,7 @@ import {
   requestBytes,
   startTestGateway,
   startUpstream,
-} from '../http/harness.js';
+} from '../edge/harness.js';
 
 // A CONNECT behind a request that was still owed its answer was an uncaught exception: anybody, without a key, could end
 // the process with two lines.

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { ServerResponse } from 'node:http';
-import { ask, connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // Node starts a pipelined request at once, and tells it nothing when its connection breaks while it waits: it was
 // carried out without a line in the log, and its place upstream was never free again.

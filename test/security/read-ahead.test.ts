@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { RecordCache } from '../../src/adapters/cache/record-cache.js';
-import { AheadReader } from '../../src/adapters/redis/preload/ahead-reader.js';
+import { AheadReader } from '../../src/adapters/redis/gateway/ahead-reader.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
 import type { CompiledKey, CompiledMerchant } from '../../src/gateway/records.js';
 

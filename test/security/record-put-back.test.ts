@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
-import { RevisionFloor } from '../../src/adapters/redis/revision-floor.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
+import { RevisionFloor } from '../../src/adapters/redis/gateway/revision-floor.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { startEnrolling } from '../adapters/enrolling.js';
 import { keyStatus } from '../adapters/key-status.js';

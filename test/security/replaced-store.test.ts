@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { Test } from 'tap';
-import { openRecordsStore } from '../../src/adapters/redis/open-records-store.js';
+import { openRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
 import { Projection } from '../../src/registry/projection/projection.js';
 import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';

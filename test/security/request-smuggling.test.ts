@@ -1,5 +1,5 @@
 import t from 'tap';
-import { connect, exchangeBytes, liveKey, startTestGateway, startUpstream } from '../http/harness.js';
+import { connect, exchangeBytes, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // Two programs that disagree on where a request ends let a caller put one request into another's mouth. Each case is a
 // published disagreement; the gateway answers it once, closes the connection, and carries nothing of it out.

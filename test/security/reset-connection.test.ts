@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { setTimeout as wait } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
+import { connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // On a thread of its own: the reset has to come while the gateway ends the handshake.
 const askAndReset = `

@@ -2,7 +2,7 @@ import type { Test } from 'tap';
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
 import { Roster } from '../../src/registry/gateways/roster.js';
-import type { InactiveReport } from '../../src/registry/ports.js';
+import type { InactiveReport } from '../../src/gateway/store-ports.js';
 import { lift, listHeldBack } from '../../src/registry/restores/held-back.js';
 import { onEachDatabase } from '../database/each-database.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';

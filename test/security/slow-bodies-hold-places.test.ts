@@ -3,14 +3,24 @@ import type { Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { Cancellation } from '../../src/http/cancellation.js';
-import type { GatewayError } from '../../src/http/errors.js';
-import { BodyBuffers } from '../../src/http/upstream/body-buffers.js';
-import { BodyRate } from '../../src/http/upstream/body-rate.js';
-import { bufferBody } from '../../src/http/upstream/buffer-body.js';
-import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf } from '../http/harness.js';
-import { startBareUpstream, startTestGateway, startUpstream } from '../http/harness.js';
-import type { GatewayUnderTest, Teardown } from '../http/harness.js';
+import { BodyBuffers } from '../../src/edge/proxy/body-buffers.js';
+import { bufferBody } from '../../src/edge/proxy/buffer-body.js';
+import { BodyRate } from '../../src/edge/proxy/upload-meter.js';
+import { Cancellation } from '../../src/edge/request/exchange.js';
+import type { GatewayError } from '../../src/edge/request/errors.js';
+import {
+  ask,
+  connect,
+  exchangeBytes,
+  type GatewayUnderTest,
+  liveKey,
+  parseAnswer,
+  recordsOf,
+  startBareUpstream,
+  startTestGateway,
+  startUpstream,
+  type Teardown,
+} from '../edge/harness.js';
 
 const otherKey = 'svc_live_another_merchant';
 const records = {

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import t from 'tap';
-import { ask, connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
 
 // A caller who takes nothing of a large answer kept its place upstream without limit: two such callers were enough to
 // shut everybody else out.

@@ -1,15 +1,15 @@
 import t from 'tap';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { generateApiKey, lookupIdOf } from '../../src/gateway/api-key.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyStore } from '../../src/gateway/ports.js';
-import { GatewayError } from '../../src/http/errors.js';
-import { BadKeyThrottle } from '../../src/http/throttle/bad-key-throttle.js';
+import { GatewayError } from '../../src/edge/request/errors.js';
+import { BadKeyThrottle } from '../../src/edge/auth/bad-key-throttle.js';
 import { startEnrolling } from '../adapters/enrolling.js';
 import { seededRecords } from '../adapters/key-store-contract.js';
 import { startRedis } from '../adapters/redis-server.js';
 import type { Teardown } from '../adapters/redis-server.js';
-import { ask, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, startTestGateway, startUpstream } from '../edge/harness.js';
 import { until } from '../telemetry/open-log.js';
 
 const limits = {

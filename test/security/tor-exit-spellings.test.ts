@@ -8,7 +8,7 @@ import {
   requestBytes,
   startTestGateway,
   startUpstream,
-} from '../http/harness.js';
+} from '../edge/harness.js';
 
 /** An exit stays one however its address is written: by whoever made the list, and by the proxy that tells it. */
 t.test('no spelling of an exit’s address slips past the list', async (t) => {

@@ -1,12 +1,12 @@
 import { mkdir } from 'node:fs/promises';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { keyStatus } from '../adapters/key-status.js';
 import { freePort, startRedis, withoutRedis } from '../adapters/redis-server.js';
 import type { RedisServer, Teardown } from '../adapters/redis-server.js';
-import { liveKey, recordsOf } from '../http/harness.js';
+import { liveKey, recordsOf } from '../edge/harness.js';
 
 const lookupId = lookupIdOf(liveKey, null);
 const maxStaleMilliseconds = 1_000;

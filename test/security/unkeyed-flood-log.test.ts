@@ -4,8 +4,8 @@ import { Verifier } from '../../src/audit/verifier.js';
 import { readLogLines } from '../../src/audit/log-lines.js';
 import { findEntry } from '../../src/audit/access-entry.js';
 import { Summing } from '../../src/audit/summary.js';
-import { connect, exchangeBytes, liveKey, recordsOf, startTestGateway, startUpstream } from '../http/harness.js';
-import type { GatewayUnderTest } from '../http/harness.js';
+import { connect, exchangeBytes, liveKey, recordsOf, startTestGateway, startUpstream } from '../edge/harness.js';
+import type { GatewayUnderTest } from '../edge/harness.js';
 import type { Test } from 'tap';
 import { openLog, testSecret, until } from '../telemetry/open-log.js';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { connect, startTestGateway } from '../http/harness.js';
+import { connect, startTestGateway } from '../edge/harness.js';
 
 // A request that is refused before it is read whole must not let its client probe the gateway without a trace.
 t.test('each malformed request leaves a line in the log, also where its client leaves at once', async (t) => {

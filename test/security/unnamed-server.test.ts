@@ -3,7 +3,7 @@ import net from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { RedisRecords } from '../../src/adapters/redis/redis-records.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { startEnrolling } from '../adapters/enrolling.js';
 import { keyStatus } from '../adapters/key-status.js';

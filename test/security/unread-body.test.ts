@@ -3,8 +3,8 @@ import type { Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import type { Test } from 'tap';
-import { liveKey, recordsOf, startBareUpstream, startTestGateway } from '../http/harness.js';
-import type { GatewayUnderTest, Teardown } from '../http/harness.js';
+import { liveKey, recordsOf, startBareUpstream, startTestGateway } from '../edge/harness.js';
+import type { GatewayUnderTest, Teardown } from '../edge/harness.js';
 
 // A service may respond without reading the request body. On a connection that is kept, the body is then the beginning of the
 // next request. A body that is half a request head is completed by the next merchant's request, with that merchant's identity.

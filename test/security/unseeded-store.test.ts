@@ -1,7 +1,7 @@
 import t from 'tap';
 import { StoreUnseeded } from '../../src/adapters/redis/records-link.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
-import { ServerLink } from '../../src/adapters/redis/server-link.js';
+import { ServerLink } from '../../src/adapters/redis/server/server-link.js';
 import { until } from '../adapters/redis-cluster.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import t from 'tap';
-import { ask, connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../http/harness.js';
+import { ask, connect, liveKey, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
 import { until } from '../telemetry/open-log.js';
 
 interface Line {

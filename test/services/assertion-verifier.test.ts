@@ -4,7 +4,7 @@ import { createLocalJWKSet, createRemoteJWKSet, exportJWK, SignJWT } from 'jose'
 import type { JWTVerifyGetKey } from 'jose';
 import t from 'tap';
 import { loadConfig } from '../../src/config/load.js';
-import { createRouteTable } from '../../src/http/routes.js';
+import { createRouteTable } from '../../src/edge/request/routes.js';
 import { createAssertionVerifier } from '../../src/services/assertion-verifier.js';
 import { identityOf, merchantA, merchantB, sandboxOfA, servicesFixture } from './services-fixture.js';
 

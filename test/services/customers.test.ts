@@ -1,4 +1,4 @@
-import { later } from '../../src/database/database-clock.js';
+import { later } from '../../src/database/dialects.js';
 import { forgetDeletedCustomers } from '../../src/services/customers/repository.js';
 import { merchantA, merchantB, sandboxOfA, onEachServices } from './services-fixture.js';
 

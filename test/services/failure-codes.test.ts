@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { failureCodeEntries } from '../../src/services/failure-codes.js';
 import { startServices } from '../../src/services/start-services.js';
-import { systemTimers } from '../../src/cli/system-clock.js';
+import { systemTimers } from '../../src/cli/compose/system-clock.js';
 import {
   addWallet,
   bankPayout,

@@ -1,21 +1,20 @@
 import t from 'tap';
-import { OldAnswers } from '../../src/services/idempotency/old-answers.js';
-import type { Tenant } from '../../src/services/identity.js';
-import { databaseClock, momentOf } from '../../src/database/database-clock.js';
-import { tryLock } from '../../src/database/try-lock.js';
-import { until } from '../registry/manual-time.js';
+import { databaseClock, momentOf, tryLock } from '../../src/database/dialects.js';
+import type { Tenant } from '../../src/services/assertion-verifier.js';
+import { OldAnswers } from '../../src/services/start-services.js';
 import { createPostgresDatabase, onEachDatabase, postgresAlone } from '../database/each-database.js';
+import { until } from '../registry/manual-time.js';
 import {
   addWallet,
   balanceOf,
   bankPayout,
+  identityOf,
   ledgerSum,
   merchantA,
   merchantB,
   onEachServices,
   sandboxOfA,
   servicesFixture,
-  identityOf,
   type ServicesUnderTest,
 } from './services-fixture.js';
 

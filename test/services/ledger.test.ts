@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { sql } from '../../src/database/kysely.js';
-import { listAccounts } from '../../src/services/ledger/accounts.js';
-import type { Tenant } from '../../src/services/identity.js';
+import type { Tenant } from '../../src/services/assertion-verifier.js';
+import { listAccounts } from '../../src/services/operators/movement-routes.js';
 import type { ServicesDatabase } from '../../src/services/services-database.js';
 import { agreed, operatorsOf } from './operators-fixture.js';
 import {

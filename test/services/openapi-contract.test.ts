@@ -5,9 +5,9 @@ import t from 'tap';
 import { Agent, request } from 'undici';
 import { parse } from 'yaml';
 import { run } from '../../src/cli/run.js';
-import { systemTimers } from '../../src/cli/system-clock.js';
+import { systemTimers } from '../../src/cli/compose/system-clock.js';
 import { startServices } from '../../src/services/start-services.js';
-import { liveKey, startTestGateway } from '../http/harness.js';
+import { liveKey, startTestGateway } from '../edge/harness.js';
 import { addWallet } from './services-fixture.js';
 
 interface Schema {

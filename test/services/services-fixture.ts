@@ -1,19 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
-import { sql } from '../../src/database/kysely.js';
 import t, { type Test } from 'tap';
-import { momentOf } from '../../src/database/database-clock.js';
-import { isPostgres } from '../../src/database/is-postgres.js';
-import type { PoolOptions } from '../../src/database/open-database.js';
-import type { AssertionVerifier } from '../../src/services/assertion-verifier.js';
+import { systemTimers } from '../../src/cli/compose/system-clock.js';
+import { isPostgres, momentOf } from '../../src/database/dialects.js';
+import { sql } from '../../src/database/kysely.js';
+import type { PoolOptions } from '../../src/database/postgres.js';
+import type { AssertionVerifier, Tenant } from '../../src/services/assertion-verifier.js';
 import { createServices } from '../../src/services/create-services.js';
 import { FairConnections } from '../../src/services/fair-connections.js';
 import { advancePayouts } from '../../src/services/payouts/advance-payouts.js';
-import { systemTimers } from '../../src/cli/system-clock.js';
-import type { Tenant } from '../../src/services/identity.js';
-import { ownerColumns } from '../../src/services/owned-by.js';
-import { openServicesDatabase, type ServicesDatabase } from '../../src/services/services-database.js';
-
+import { openServicesDatabase, ownerColumns, type ServicesDatabase } from '../../src/services/services-database.js';
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
 
 /** What the fixture needs of a tap test. */

@@ -14,12 +14,13 @@ const destination = process.argv[1];
 ${prepare}
 const { ChainedLog } = await import('./dist/telemetry/chained-log.js');
 const log = new ChainedLog({
-  destination, secret: null, environment: 'live', now: Date.now, onReopenFailure: () => {},
+  destination, secret: null, environment: 'live', now: Date.now, onReopenFailure: () => {}, renameMilliseconds: 50,
 });
 const write = (n) => log.write(JSON.stringify({ n, pad: 'x'.repeat(400), event: { id: String(n) } }));
 for (let n = 0; n < ${lines}; n += 1) write(n);
 for (let look = 0; look < 1000 && log.problem() === null; look += 1) await wait(10);
 const problem = log.problem();
+await wait(500); // it has seen that the file is there, with what it had taken
 ${move}
 log.reopen();
 for (let look = 0; look < 300 && log.problem() !== null; look += 1) await wait(10);

@@ -12,7 +12,7 @@ import path from 'node:path';
 import t from 'tap';
 import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
-import { readFileEnd } from '../../src/telemetry/predecessor.js';
+import { readFileEnd } from '../../src/telemetry/log-file.js';
 import { openLog, testSecret, until } from './open-log.js';
 
 interface Line {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { HeldBytes } from '../../src/telemetry/held-bytes.js';
+import { HeldBytes } from '../../src/telemetry/line-writer/held-bytes.js';
 
 t.test('what was added is taken, once, in its order and as UTF-8, however much it is', (t) => {
   const text = fc.oneof(

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { chainHash, logSecretOf } from '../../src/telemetry/chain.js';
-import { LineHash } from '../../src/telemetry/line-hash.js';
+import { chainHash, LineHash, logSecretOf } from '../../src/telemetry/chain.js';
 
 const head = '{"service":{"id":"01"},';
 

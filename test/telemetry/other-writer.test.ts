@@ -2,7 +2,7 @@ import { appendFileSync, existsSync, renameSync, statSync, truncateSync } from '
 import path from 'node:path';
 import t from 'tap';
 import type { ChainedLog } from '../../src/telemetry/chained-log.js';
-import { FileGrowth } from '../../src/telemetry/file-growth.js';
+import { FileGrowth } from '../../src/telemetry/log-file.js';
 import { openLog, until } from './open-log.js';
 
 const entry = JSON.stringify({ url: { path: '/payouts' }, event: { code: 'accepted' } });

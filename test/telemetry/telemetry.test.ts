@@ -2,12 +2,11 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
 import { decodeTime } from 'ulid';
+import { createLogger, RepeatedLines } from '../../src/telemetry/logger.js';
 import { holdsKey, maskKeys } from '../../src/telemetry/mask-keys.js';
-import { cut, decimal, serialise } from '../../src/telemetry/serialise.js';
-import { createLogger } from '../../src/telemetry/logger.js';
-import { RepeatedLines } from '../../src/telemetry/repeated-lines.js';
 import { GatewayMetrics } from '../../src/telemetry/metrics.js';
-import type { TorExitFigures } from '../../src/telemetry/tor-exit-metrics.js';
+import type { TorExitFigures } from '../../src/telemetry/part-metrics.js';
+import { cut, decimal, serialise } from '../../src/telemetry/serialise.js';
 import { uniqueId } from '../../src/telemetry/unique-id.js';
 import { until } from './open-log.js';
 

@@ -8,7 +8,8 @@ export type Question =
   | { readonly ask: 'taken' }
   | { readonly ask: 'follow'; readonly functions: readonly Place[] }
   | { readonly ask: 'forget' }
-  | { readonly ask: 'followed' };
+  | { readonly ask: 'followed' }
+  | { readonly ask: 'unfollow' };
 
 /** A function of a script, by where its text begins. */
 export interface Place {
@@ -49,6 +50,11 @@ function follow({ scriptId, line, column, endLine, endColumn }: Place, index: nu
   post('Debugger.setBreakpoint', { location, condition: `(globalThis.wayOfTrace.push(${index}), false)` });
 }
 
+/** The gateway's own code, and that of the plugin which carries the requests. */
+function isLookedAt(url: string): boolean {
+  return url.includes('/node_modules/') ? /\/@fastify\/(?:http-proxy|reply-from)\//.test(url) : url.includes('/dist/');
+}
+
 function answer(question: Question): unknown {
   switch (question.ask) {
     case 'begin':
@@ -56,7 +62,7 @@ function answer(question: Question): unknown {
       return null;
     case 'taken': {
       const { result } = post('Profiler.takePreciseCoverage') as Profiler.TakePreciseCoverageReturnType;
-      return result.filter(({ url }) => url.includes('/dist/') && !url.includes('/node_modules/'));
+      return result.filter(({ url }) => isLookedAt(url));
     }
     case 'follow':
       post('Debugger.enable');
@@ -66,8 +72,10 @@ function answer(question: Question): unknown {
       way.length = 0;
       return null;
     case 'followed':
-      post('Debugger.disable'); // with its breakpoints
       return [...new Set(way)];
+    case 'unfollow':
+      post('Debugger.disable'); // with its breakpoints
+      return null;
   }
 }
 

@@ -10,9 +10,9 @@ export interface Mutation {
   readonly options: readonly string[];
 }
 
-const acknowledgement = 'adapters/redis/acknowledgement-text.js';
-const gateway = 'adapters/redis/redis-records.js';
-const heartbeat = 'adapters/redis/heartbeat.js';
+const acknowledgement = 'adapters/redis/gateway/acknowledgement-text.js';
+const gateway = 'adapters/redis/gateway/redis-records.js';
+const heartbeat = 'adapters/redis/gateway/heartbeat.js';
 const knownGateways = 'registry/gateways/known-gateways.js';
 const projection = 'registry/projection/projection.js';
 const propagation = 'registry/propagation.js';
@@ -46,7 +46,7 @@ export const mutations: readonly Mutation[] = [
   },
   {
     what: 'a gateway serves what it holds without end',
-    file: 'adapters/redis/lease.js',
+    file: 'adapters/redis/gateway/lease.js',
     from: 'return since < 0 ? Infinity : Math.max(since, performance.now() - monotonic);',
     to: 'return 0;',
     options: ['--faults', 'cut', ...long],

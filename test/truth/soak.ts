@@ -41,6 +41,8 @@ that no state explains: a key that is accepted after its revocation was in force
 Exit status: 1 where something was found; what happened around it is written to a file.
 `;
 
+// What it writes for the parts that it starts are secrets: they refuse those that others can read.
+process.umask(0o077);
 const { values } = parseArgs({
   options: {
     ...Object.fromEntries(

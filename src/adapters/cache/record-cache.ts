@@ -1,10 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import type { Eventual } from '../../gateway/eventual.js';
 import { growingTo } from '../../gateway/growing-to.js';
-import { KeyStoreUnavailable, type CacheFigures, type RecordRead } from '../../gateway/ports.js';
-import type { Hearing } from './hearing.js';
+import { type CacheFigures, KeyStoreUnavailable, type RecordRead } from '../../gateway/ports.js';
 import { late, Patience } from './patience.js';
-import { ReadAhead } from './read-ahead.js';
 
 /** How much is held, and for how long. */
 export interface CacheLimits {
@@ -239,5 +237,41 @@ export class RecordCache<Compiled extends object> {
       if (reason === 'evict') this.#evictions[kind] += 1;
     };
     return new LRUCache<string, Value>({ ...growingTo(kind === 'known' ? maxEntries : unknownMaxEntries), dispose });
+  }
+}
+
+/** What the cache asks about the truth of what it holds. */
+export interface Hearing {
+  /** Whether every change is heard, so that what is held is true. */
+  readonly fresh: boolean;
+  /** Milliseconds since everything held was known to be true. */
+  readonly sinceKnownTrue: number;
+  /** For how long after that it may be served. */
+  readonly staleMilliseconds: number;
+  /** Tries to be fresh again, in bounded time; resolves whether or not that worked. */
+  catchUp(): Promise<void>;
+}
+
+/** A reading of records that nobody has asked for. What may have changed since it began is not held. */
+export class ReadAhead {
+  readonly #changed = new Set<string>();
+  #isOver: boolean;
+
+  constructor(isOver: boolean) {
+    this.#isOver = isOver;
+  }
+
+  changed(id: string): void {
+    if (!this.#isOver) this.#changed.add(id);
+  }
+
+  /** From now on nothing of it is held. */
+  end(): void {
+    this.#isOver = true;
+    this.#changed.clear();
+  }
+
+  mayHold(id: string): boolean {
+    return !this.#isOver && !this.#changed.has(id);
   }
 }

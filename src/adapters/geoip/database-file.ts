@@ -1,10 +1,8 @@
-import { Reader } from 'maxmind';
-import type { Response } from 'maxmind';
+import { Reader, type Response } from 'maxmind';
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
 import type { IpAddress } from '../../policy/ip-address.js';
-import { fileStamp } from '../files/file-stamp.js';
-import { mayPass } from '../files/may-pass.js';
+import { fileStamp, mayPass } from '../files/file-stamp.js';
 
 /** What a database must be for its place. */
 export interface DatabaseKind {

@@ -11,7 +11,7 @@ import type {
   SeenGateways,
   StoreEntry,
   StoreLook,
-} from '../../registry/ports.js';
+} from '../../gateway/store-ports.js';
 
 /** Records by their store key (`mg:meta`, `mg:key:<lookupId>`, `mg:merchant:<merchantId>`), as in the contract. */
 export type StoredRecords = Readonly<Record<string, unknown>>;

@@ -1,6 +1,5 @@
 import type { Span, TraceExport } from '../../gateway/ports.js';
-import { Agent, request } from '../../undici/undici.js';
-import { otlpBody } from './otlp-body.js';
+import { Agent, request } from 'undici';
 
 /** Where spans go, and how many of them. */
 export interface OtlpTracesOptions {
@@ -112,7 +111,8 @@ export class OtlpTraces implements TraceExport {
   async #send(spans: readonly Span[]): Promise<string | null> {
     const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an answer that drips is never silent for long
     try {
-      const { statusCode, body } = await request(this.#agent, new URL(this.#options.endpoint), {
+      const { statusCode, body } = await request(this.#options.endpoint, {
+        dispatcher: this.#agent,
         method: 'POST',
         headers: this.#headers,
         body: otlpBody(spans, this.#options.resource),
@@ -125,4 +125,45 @@ export class OtlpTraces implements TraceExport {
       return `the collector cannot be reached: ${typeof code === 'string' ? code : message}`;
     }
   }
+}
+
+const serverKind = 2;
+const errorStatus = 2;
+
+/** Spans as OTLP has them in JSON: one `ExportTraceServiceRequest`. */
+function otlpBody(spans: readonly Span[], resource: Readonly<Record<string, string>>): string {
+  const scope = { name: 'merchant-gateway' };
+  return JSON.stringify({
+    resourceSpans: [
+      { resource: { attributes: attributesOf(resource) }, scopeSpans: [{ scope, spans: spans.map(otlpSpan) }] },
+    ],
+  });
+}
+
+function otlpSpan({ traceId, spanId, parentId, name, startedAt, duration, failed, attributes }: Span): object {
+  return {
+    traceId,
+    spanId,
+    ...(parentId === null ? {} : { parentSpanId: parentId }),
+    name,
+    kind: serverKind,
+    startTimeUnixNano: nanoseconds(startedAt),
+    endTimeUnixNano: nanoseconds(startedAt + duration),
+    attributes: attributesOf(attributes),
+    status: failed ? { code: errorStatus } : {},
+  };
+}
+
+/** As a text: the number is beyond what a double holds. */
+function nanoseconds(milliseconds: number): string {
+  return String(BigInt(Math.round(milliseconds * 1_000)) * 1_000n);
+}
+
+function attributesOf(attributes: Readonly<Record<string, string | number>>): object[] {
+  return Object.entries(attributes).map(([key, value]) => ({ key, value: valueOf(value) }));
+}
+
+function valueOf(value: string | number): object {
+  if (typeof value === 'string') return { stringValue: value };
+  return Number.isInteger(value) ? { intValue: String(value) } : { doubleValue: value };
 }

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { damagedText } from './damaged-text.js';
+import { damagedText } from './record-text.js';
 import type { AcknowledgementText } from './records-link.js';
 
 const namesAtATime = 500;

@@ -1,5 +1,5 @@
 import Type, { Compile, type Static } from '../../typebox/typebox.js';
-import { highestRevision } from './revision.js';
+import { highestRevision } from './record-text.js';
 
 const generation = Type.String({ minLength: 1, maxLength: 64 });
 const beat = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });

@@ -34,3 +34,43 @@ export function requireGeneration(seals: Seals, value: unknown, own: string): vo
   if (typeof generation === 'string' && generation >= own) return;
   throw new MalformedRecord('the record is of an earlier generation', { reason: 'earlier_generation' });
 }
+
+/** Neither JSON nor a number. */
+export const noText = 'not a string';
+
+/**
+ * Stands for a record that is a list, say, and no text: whoever reads it takes it for damaged, as it is. Redis has answered, so it
+ * is no outage, which would be one for all records.
+ * @param error what a GET was rejected with
+ * @throws whatever else that is
+ */
+export function damagedText(error: unknown): string {
+  if (error instanceof Error && error.message.startsWith('WRONGTYPE ')) return noText;
+  throw error;
+}
+
+/** No registry ever counts so far; a higher revision is a damaged record, and the registry would take it for its own. */
+export const highestRevision = 2 ** 50;
+
+/**
+ * What a record may name at most. The registry goes on above what it finds there, and must not come to a number that is none:
+ * a higher one is a damaged record, and is replaced.
+ */
+export const highestOfRecords = highestRevision / 2;
+
+/** The revision in a text; 0 where there is no text, null where it holds none. */
+export function revisionIn(text: string | null): number | null {
+  const revision = Number(text ?? 0);
+  return Number.isSafeInteger(revision) && revision >= 0 && revision <= highestRevision ? revision : null;
+}
+
+/** How the name of a change is stored, with the revision that it has. */
+export function changeText({ revision, change }: { readonly revision: number; readonly change: string }): string {
+  return `${revision}:${change}`;
+}
+
+/** The name of the change of this revision in a text; null where the text is another one's, or none. */
+export function changeIn(text: string | null, revision: number): string | null {
+  const [named, change = ''] = /^(\d{1,16}):([0-9A-Za-z_-]{1,64})$/.exec(text ?? '')?.slice(1) ?? [];
+  return Number(named) === revision ? change : null;
+}

@@ -1,5 +1,5 @@
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
-import type { InvalidationEvents } from './invalidation-listener.js';
+import type { InvalidationEvents } from './server/invalidation-listener.js';
 
 /** What a gateway hears from its store. */
 export interface LinkEvents extends InvalidationEvents {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import type { Cluster, Redis } from 'ioredis';
-import type { FetchClaim, SharedExitLists } from '../tor/shared-exit-lists.js';
+import type { FetchClaim, SharedExitLists } from '../tor/source-lists.js';
 import { connectAny } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { RecordNames } from './record-names.js';

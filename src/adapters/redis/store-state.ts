@@ -1,7 +1,7 @@
 import { MalformedRecord, parseFillingRecord, parseMetaRecord, parseRecordText } from '../../gateway/records.js';
 import type { FillingRecord, MetaRecord } from '../../gateway/records.js';
-import type { StoredMeta, StoreEntry } from '../../registry/ports.js';
-import { revisionIn } from './revision.js';
+import type { StoredMeta, StoreEntry } from '../../gateway/store-ports.js';
+import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
 /** Of a snapshot from before an upgrade, say: what was in force since then may be missing. */

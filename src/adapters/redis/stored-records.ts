@@ -1,11 +1,8 @@
 import { once } from 'node:events';
-import { Cluster } from 'ioredis';
-import type { Redis } from 'ioredis';
-import { connectAny } from './connection.js';
-import type { RedisAddress } from './connection.js';
-import { damagedText } from './damaged-text.js';
-import { RecordNames } from './record-names.js';
-import { scanNames } from './scan-names.js';
+import { Cluster, type Redis } from 'ioredis';
+import { connectAny, type RedisAddress } from './connection.js';
+import { RecordNames, scanNames } from './record-names.js';
+import { damagedText } from './record-text.js';
 
 const commandTimeoutMilliseconds = 5_000;
 const readyMilliseconds = 2_000;

@@ -1,10 +1,6 @@
-import { request } from '../../undici/undici.js';
-import type { Answer, Dispatcher } from '../../undici/undici.js';
-import { decodeList } from './decode-list.js';
-import { ExitListRefused } from './exit-list-refused.js';
-import { redirectTarget } from './redirect-target.js';
-import { maxListBytes } from './source-content.js';
-import type { SourceContent, Validators } from './source-content.js';
+import { type Dispatcher, request } from 'undici';
+import { ExitListRefused, maxListBytes, type SourceContent, type Validators } from './exit-source.js';
+import { decodeList } from './parse-list.js';
 
 /** How a list is fetched. */
 export interface FetchOptions {
@@ -35,9 +31,14 @@ export async function fetchList(url: URL, known: Validators | null, options: Fet
   }
 }
 
-async function ask(url: URL, known: Validators | null, { dispatcher, signal }: FetchOptions): Promise<Answer> {
+async function ask(
+  url: URL,
+  known: Validators | null,
+  { dispatcher, signal }: FetchOptions,
+): Promise<Dispatcher.ResponseData> {
   try {
-    return await request(dispatcher, url, {
+    return await request(url, {
+      dispatcher,
       method: 'GET',
       signal,
       headers: {
@@ -59,7 +60,7 @@ function conditionsOf(known: Validators | null): Record<string, string> {
   };
 }
 
-async function contentOf(response: Answer, conditional: boolean): Promise<SourceContent> {
+async function contentOf(response: Dispatcher.ResponseData, conditional: boolean): Promise<SourceContent> {
   const { statusCode, headers } = response;
   const problem = refusalOf(response, conditional);
   if (problem !== null) {
@@ -80,7 +81,7 @@ async function contentOf(response: Answer, conditional: boolean): Promise<Source
 }
 
 /** What is wrong with an answer before a byte of it is read; null where nothing is. */
-function refusalOf({ statusCode, headers }: Answer, conditional: boolean): ExitListRefused | null {
+function refusalOf({ statusCode, headers }: Dispatcher.ResponseData, conditional: boolean): ExitListRefused | null {
   if (statusCode === 304 && conditional) return null;
   if (statusCode !== 200) return new ExitListRefused('bad_answer', `its server answers with the status ${statusCode}`);
   const encoding = single(headers['content-encoding']) ?? 'identity';
@@ -93,7 +94,7 @@ function refusalOf({ statusCode, headers }: Answer, conditional: boolean): ExitL
   return Number(headers['content-length'] ?? 0) > maxListBytes ? tooLarge() : null;
 }
 
-async function readBody(response: Answer): Promise<Buffer> {
+async function readBody(response: Dispatcher.ResponseData): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let length = 0;
   try {
@@ -114,7 +115,7 @@ function tooLarge(): ExitListRefused {
 }
 
 /** Gives up what is left of an answer, and with it the connection. */
-function discard({ body }: Answer): void {
+function discard({ body }: Dispatcher.ResponseData): void {
   body.on('error', () => undefined).destroy();
 }
 
@@ -127,4 +128,24 @@ function reasonOf(error: unknown): string {
   if (error instanceof Error && error.name === 'TimeoutError') return 'it takes too long';
   const code = (error as NodeJS.ErrnoException).code;
   return typeof code === 'string' ? code : error instanceof Error ? error.name : 'unknown reason';
+}
+
+/**
+ * Where a redirect leads: to http or https, never with a user, and from https to https alone, because on a plain
+ * connection anybody on the way could write the list.
+ * @throws ExitListRefused
+ */
+function redirectTarget(from: URL, location: string | string[] | undefined): URL {
+  if (typeof location !== 'string' || !URL.canParse(location, from.href)) {
+    throw new ExitListRefused('bad_answer', 'its server redirects to no address');
+  }
+  const target = new URL(location, from);
+  const secure = target.protocol === 'https:';
+  if (!secure && (from.protocol === 'https:' || target.protocol !== 'http:')) {
+    throw new ExitListRefused('bad_answer', 'its server redirects away from https');
+  }
+  if (target.username !== '' || target.password !== '') {
+    throw new ExitListRefused('bad_answer', 'its server redirects to an address with a user');
+  }
+  return target;
 }

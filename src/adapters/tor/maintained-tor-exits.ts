@@ -1,20 +1,17 @@
 import type { TorExits, TorListStatus } from '../../gateway/ports.js';
 import type { IpAddress } from '../../policy/ip-address.js';
-import type { AdmissionRules } from './admitted-exits.js';
-import { CurrentExits } from './current-exits.js';
-import { statusOf } from './exit-list-status.js';
-import { agesSince, expiresSince } from './list-date.js';
-import type { ExitSource } from './exit-source.js';
+import { CurrentExits, statusOf } from './current-exits.js';
+import { agesSince, type ExitSource, expiresSince } from './exit-source.js';
 import { ListFiles } from './list-files.js';
-import { RecordExchange } from './record-exchange.js';
-import type { RecordExchangeOptions } from './record-exchange.js';
-import { RefreshSchedule } from './refresh-schedule.js';
-import type { RefreshScheduleOptions } from './refresh-schedule.js';
-import { SourceLists } from './source-lists.js';
-import type { SourceList } from './source-lists.js';
-import { SourceReader } from './source-reader.js';
-import type { SourceReaderOptions } from './source-reader.js';
-import type { TorExitList } from './tor-exit-list.js';
+import { RecordExchange, type RecordExchangeOptions } from './record-exchange.js';
+import { type SourceList, SourceLists } from './source-lists.js';
+import {
+  RefreshSchedule,
+  type RefreshScheduleOptions,
+  SourceReader,
+  type SourceReaderOptions,
+} from './source-reader.js';
+import type { AdmissionRules, TorExitList } from './tor-exit-list.js';
 
 /** What a list of Tor exits is kept with. */
 export interface MaintenanceOptions

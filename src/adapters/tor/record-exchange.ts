@@ -1,12 +1,7 @@
 import type { Clock } from '../../gateway/ports.js';
-import { parseExitListRecord } from './exit-list-record.js';
-import type { ExitListRefused } from './exit-list-refused.js';
-import type { ExitSource } from './exit-source.js';
-import type { FetchClaim, SharedExitLists } from './shared-exit-lists.js';
-import type { SnapshotFile } from './snapshot-file.js';
-import type { SourceLists } from './source-lists.js';
-import { ToldOnce } from './told-once.js';
-import type { ProblemEvents } from './told-once.js';
+import type { ExitListRefused, ExitSource } from './exit-source.js';
+import type { SnapshotFile } from './list-files.js';
+import { type FetchClaim, parseExitListRecord, type SharedExitLists, type SourceLists } from './source-lists.js';
 import type { TorExitList } from './tor-exit-list.js';
 
 /** Between what records are exchanged. */
@@ -136,5 +131,35 @@ export class RecordExchange {
 
   #record(list: TorExitList): string {
     return JSON.stringify(this.#options.lists.toRecord(this.#options.clock.now(), list));
+  }
+}
+
+/** Who is told of what goes wrong, and of its end. */
+interface ProblemEvents {
+  readonly onProblem: (problem: string, error: unknown) => void;
+  readonly onRecovered: (what: string) => void;
+}
+
+/** Something that is tried again and again: told when it first fails and when it next goes well, however often it fails between. */
+class ToldOnce {
+  readonly #events: ProblemEvents;
+  readonly #problem: string;
+  readonly #recovered: string;
+  #isFailing = false;
+
+  constructor(events: ProblemEvents, problem: string, recovered: string) {
+    this.#events = events;
+    this.#problem = problem;
+    this.#recovered = recovered;
+  }
+
+  failed(error: unknown): void {
+    if (!this.#isFailing) this.#events.onProblem(this.#problem, error);
+    this.#isFailing = true;
+  }
+
+  wentWell(): void {
+    if (this.#isFailing) this.#events.onRecovered(this.#recovered);
+    this.#isFailing = false;
   }
 }

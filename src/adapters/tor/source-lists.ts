@@ -1,13 +1,7 @@
-import type { IpAddress } from '../../policy/ip-address.js';
-import { parseIpAddress } from '../../policy/ip-address.js';
-import { admitExits } from './admitted-exits.js';
-import type { AdmissionRules, AdmittedExits } from './admitted-exits.js';
-import type { ExitListRecord, StoredSource } from './exit-list-record.js';
-import { ExitListRefused } from './exit-list-refused.js';
-import { expiresSince } from './list-date.js';
-import type { ListDate } from './list-date.js';
-import type { ExitSource } from './exit-source.js';
-import type { Validators } from './source-content.js';
+import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
+import Type, { Compile, type Static } from '../../typebox/typebox.js';
+import { ExitListRefused, type ExitSource, expiresSince, type ListDate, type Validators } from './exit-source.js';
+import { type AdmissionRules, admitExits, type AdmittedExits, maxExits } from './tor-exit-list.js';
 
 /** The last good list of a source. */
 export interface SourceList extends AdmittedExits, Validators, Partial<ListDate> {
@@ -152,4 +146,95 @@ function isAhead({ attemptedAt, list }: StoredSource, now: number): boolean {
   return [attemptedAt, list?.confirmedAt ?? attemptedAt].some(
     (moment) => Date.parse(moment) > now + clockToleranceMilliseconds,
   );
+}
+
+const moment = Type.String({ pattern: '^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}\\.\\d{3}Z$' });
+const validator = Type.Union([Type.String({ maxLength: 256 }), Type.Null()]);
+const digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
+
+const storedList = Type.Object({
+  /** When its source last had it, or said that it still has. */
+  confirmedAt: moment,
+  /** The list's own date; null where it has none. The former release knows neither of the two. */
+  datedAt: Type.Optional(Type.Union([moment, Type.Null()])),
+  datedBy: Type.Optional(Type.Union([Type.Literal('list'), Type.Literal('server'), Type.Literal('file'), Type.Null()])),
+  etag: validator,
+  lastModified: validator,
+  leftOut: Type.Integer({ minimum: 0 }),
+  /** SHA-256 of the addresses in their order, a line each. */
+  digest,
+  addresses: Type.Array(Type.String({ maxLength: 45 }), { minItems: 1, maxItems: maxExits }),
+});
+
+const storedSource = Type.Object({
+  id: Type.String({ pattern: '^[0-9a-f]{32}$' }),
+  source: Type.String({ maxLength: 4096 }),
+  /** When it was last read, with success or without. */
+  attemptedAt: moment,
+  /** Attempts in a row that failed. */
+  failures: Type.Integer({ minimum: 0, maximum: 1_000_000 }),
+  problem: Type.Union([Type.String({ maxLength: 4096 }), Type.Null()]),
+  /** The last good list; null: there never was one. */
+  list: Type.Union([storedList, Type.Null()]),
+});
+
+const record = Type.Object({
+  version: Type.Literal(1),
+  digest: Type.Union([digest, Type.Null()]),
+  size: Type.Integer({ minimum: 0 }),
+  time: moment,
+  sources: Type.Array(storedSource, { maxItems: 128 }),
+});
+
+/** A source as it stands in a record. */
+type StoredSource = Static<typeof storedSource>;
+
+/** The list of Tor exits as it is kept in the key store and on disk: each source's last good one, and how that was had. */
+type ExitListRecord = Static<typeof record>;
+
+const recordForm = Compile(record);
+/** Enough for a full list of a full set of sources; a longer text is no record of ours. */
+const maxRecordLength = 64 * 1024 * 1024;
+
+/** A text that is no record of the list of Tor exits. */
+class InvalidExitListRecord extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'InvalidExitListRecord';
+  }
+}
+
+/** @throws an error that says what is wrong with it, and quotes nothing of it */
+export function parseExitListRecord(text: string): ExitListRecord {
+  if (text.length > maxRecordLength) throw new InvalidExitListRecord('it is too long');
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new InvalidExitListRecord('it is not JSON');
+  }
+  if (recordForm.Check(value)) return value;
+  throw new InvalidExitListRecord('it is no record of a list of Tor exits in version 1');
+}
+
+/** Where the gateways of a cluster share what one of them has fetched for all. */
+export interface SharedExitLists {
+  /**
+   * The record as it stands; null: there is none.
+   * @throws where nothing can be asked now
+   */
+  read(): Promise<string | null>;
+  /**
+   * Makes this process the one that fetches; null where another one is.
+   * @throws where nothing can be asked now
+   */
+  claim(): Promise<FetchClaim | null>;
+  close(): Promise<void>;
+}
+
+/** The right to fetch for all. It is prolonged while it is held, and ends by itself when its process does. */
+export interface FetchClaim {
+  /** Writes the record; false where the claim was lost meanwhile, and another process fetches. */
+  publish(record: string): Promise<boolean>;
+  release(): Promise<void>;
 }

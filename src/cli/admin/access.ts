@@ -2,10 +2,7 @@ import { loadConfig } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { readToken } from '../../rest/bearer-token.js';
 import type { AdminAccess } from './admin-client.js';
-import type { Peer } from './peer.js';
-
-/** The environment variables of the process. */
-export type Environment = Readonly<Record<string, string | undefined>>;
+import { type Environment, type Peer, WrongUsage } from './peer.js';
 
 /** The options by which a command finds an API and is let in. */
 export interface AccessOptions {
@@ -13,9 +10,6 @@ export interface AccessOptions {
   readonly tokenFile?: string | undefined;
   readonly config?: string | undefined;
 }
-
-/** How the command line, not the API, is wrong; without what was given, which may be a secret. */
-export class WrongUsage extends Error {}
 
 const tokenForm = /^[A-Za-z0-9._~+/=-]{1,4096}$/;
 

@@ -1,6 +1,6 @@
 import { userInfo } from 'node:os';
 import { actorForm } from '../../rest/actor.js';
-import { WrongUsage } from './access.js';
+import { WrongUsage } from './peer.js';
 
 /**
  * In whose name changes are made: as given, or else the user of the operating system; null where that has no name that

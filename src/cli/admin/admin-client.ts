@@ -1,10 +1,8 @@
 import { OperatorError } from '../../config/operator-error.js';
 import { Check, type Static, type TSchema } from '../../typebox/typebox.js';
-import { jsonIn, successIn, type AdminAnswer } from './admin-answer.js';
-import { limitedText } from './limited-text.js';
-import { registryPeer, type Peer } from './peer.js';
-import { notAPeer, refused, wrongFilter } from './refused.js';
-import { nextAfter, unreachable, type Asked } from './unreachable.js';
+import { type AdminAnswer, jsonIn, successIn } from './admin-answer.js';
+import { type Peer, registryPeer } from './peer.js';
+import { type Asked, nextAfter, notAPeer, refused, unreachable, wrongFilter } from './refused.js';
 
 /** One thing to ask of the admin API. */
 export interface AdminRequest<Schema extends TSchema> {
@@ -99,4 +97,19 @@ function urlOf(address: URL, { path, query = {} }: AdminRequest<TSchema>): URL {
   url.pathname = [url.pathname.replace(/\/+$/, ''), ...path.map(encodeURIComponent)].join('/');
   for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, value);
   return url;
+}
+
+/** The body of a response as text; null where it is longer than that, of which no more is read. */
+async function limitedText({ body }: Response, maxBytes: number): Promise<string | null> {
+  if (body === null) return '';
+  const decoder = new TextDecoder();
+  let text = '';
+  let size = 0;
+  // Leaving the loop cancels the rest.
+  for await (const chunk of body as ReadableStream<Uint8Array>) {
+    size += chunk.byteLength;
+    if (size > maxBytes) return null;
+    text += decoder.decode(chunk, { stream: true });
+  }
+  return text + decoder.decode();
 }

@@ -1,9 +1,9 @@
-import { InvalidArgumentError, Option, type Command } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { keyPrefixes } from '../../policy/key-format.js';
 import { identifierForm } from '../../registry/fields.js';
 import type { Static } from '../../typebox/typebox.js';
-import { WrongUsage } from './access.js';
 import type { pageSchema } from './admin-answer.js';
+import { WrongUsage } from './peer.js';
 
 /** The options of a list that has pages. */
 export interface PageOptions {

@@ -2,9 +2,9 @@ import { Command } from 'commander';
 import { eventSchema } from '../../registry/events/schema.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import type { CommandIo } from '../command-io.js';
-import type { Environment } from './access.js';
 import { administer } from './admin-call.js';
-import { formerKeyOption, idIn, pageLine, pageOptions, pageQuery, type PageOptions } from './arguments.js';
+import { formerKeyOption, idIn, pageLine, pageOptions, type PageOptions, pageQuery } from './arguments.js';
+import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
 /** Of a later registry there may be actions that are not known here. */

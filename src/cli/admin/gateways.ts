@@ -1,8 +1,8 @@
 import { Command } from 'commander';
 import Type from '../../typebox/typebox.js';
 import type { CommandIo } from '../command-io.js';
-import type { Environment } from './access.js';
 import { administer } from './admin-call.js';
+import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
 const knownGateways = Type.Array(

@@ -1,14 +1,15 @@
 import { Command, Option } from 'commander';
-import { apiKeySchema, resetKeySchema, shownKeySchema, type ApiKey } from '../../registry/keys/schema.js';
+import { OperatorError } from '../../config/operator-error.js';
+import { type ApiKey, apiKeySchema, resetKeySchema, shownKeySchema } from '../../registry/keys/schema.js';
 import { propagationSchema } from '../../registry/propagation-schema.js';
-import Type from '../../typebox/typebox.js';
+import Type, { type Static } from '../../typebox/typebox.js';
 import { fingerprintCommand } from '../audit/fingerprint.js';
 import type { CommandIo } from '../command-io.js';
-import type { Environment } from './access.js';
-import { administer } from './admin-call.js';
-import { collect, idIn, pageLine, pageOptions, pageQuery, secondsIn, spanIn, type PageOptions } from './arguments.js';
+import type { AdminAnswer } from './admin-answer.js';
+import { type AdminEdge, administer } from './admin-call.js';
+import { collect, idIn, pageLine, pageOptions, type PageOptions, pageQuery, secondsIn, spanIn } from './arguments.js';
 import { keysImportCommand } from './import/keys-import.js';
-import { keysExportCommand } from './keys-export.js';
+import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
 const propagation = propagationSchema;
@@ -91,4 +92,50 @@ function keyTable(keys: readonly ApiKey[]): string[] {
     ]),
     { cut: ['LABEL'], wrap: ['PERMISSIONS'] },
   );
+}
+
+/** Of a later registry an entry may hold more than is known here. */
+const page = Type.Object({
+  entries: Type.Array(Type.Object({})),
+  next: Type.Union([Type.Null(), Type.String()]),
+  revision: Type.Integer(),
+});
+
+interface ExportOptions {
+  readonly merchant?: string;
+  readonly environment?: string;
+}
+
+/** `keys export`. */
+function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
+  const command = keys
+    .command('export')
+    .description('print merchants and keys as JSON lines for keys import: keys by their hashes, no key itself')
+    .option('--merchant <id>', 'this merchant and its keys alone')
+    .addOption(new Option('--environment <name>', 'the keys of this one alone').choices(['live', 'test']));
+  administer<ExportOptions>(command, { io, env }, async ({ client, options }) => {
+    const { merchant, environment } = options;
+    const filter = { merchantId: merchant === undefined ? undefined : idIn(merchant, 'merchant'), environment };
+    let after: string | undefined;
+    let until: string | undefined;
+    let isEmpty = true;
+    try {
+      do {
+        const { data }: AdminAnswer<Static<typeof page>> = await client.ask({
+          ...({ method: 'GET', path: ['exports'], expects: page } as const),
+          query: { ...filter, after, until },
+        });
+        // JSON escapes what moves a cursor, but for the second set of control characters, which nothing stored has.
+        isEmpty &&= data.entries.length === 0;
+        if (data.entries.length > 0) io.out(`${data.entries.map((entry) => JSON.stringify(entry)).join('\n')}\n`);
+        await io.drained?.();
+        after = data.next ?? undefined;
+        until ??= String(data.revision);
+      } while (after !== undefined);
+      if (isEmpty) io.err('There is no merchant or key to export.\n');
+    } catch (error) {
+      if (!(error instanceof OperatorError) || until === undefined) throw error;
+      throw new OperatorError(`${error.message}\nWhat was printed is not complete: export again.`, { cause: error });
+    }
+  });
 }

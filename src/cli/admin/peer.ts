@@ -60,3 +60,9 @@ export const operatorsPeer: Peer = {
 export function capital(text: string): string {
   return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 }
+
+/** The environment variables of the process. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** How the command line, not the API, is wrong; without what was given, which may be a secret. */
+export class WrongUsage extends Error {}

@@ -1,11 +1,11 @@
 import { Command } from 'commander';
-import { heldBackSchema, restoreSchema } from '../../registry/restores/schema.js';
 import { propagationSchema } from '../../registry/propagation-schema.js';
+import { heldBackSchema, restoreSchema } from '../../registry/restores/schema.js';
 import Type from '../../typebox/typebox.js';
 import type { CommandIo } from '../command-io.js';
-import type { Environment } from './access.js';
 import { administer } from './admin-call.js';
-import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from './arguments.js';
+import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from './arguments.js';
+import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
 /** A registry of the former release says `id` alone, of a key as of a merchant. */

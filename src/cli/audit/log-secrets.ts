@@ -1,5 +1,5 @@
 import { loadConfig } from '../../config/load.js';
-import { readLogSecret } from '../open-ports.js';
+import { readLogSecret } from '../compose/gateway-ports.js';
 import type { LogSecret } from '../../telemetry/chain.js';
 
 /** Where the log's secret is. */

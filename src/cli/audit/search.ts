@@ -69,6 +69,7 @@ function rowOf(entry: AccessEntry, width: number): string {
     gateway.aggregate === undefined
       ? `${http.request.method ?? '-'} ${url?.path ?? '-'}`
       : `${gateway.aggregate.count} requests`,
+    ...(event.reason === undefined ? [] : [event.reason]),
   ];
   return cells
     .map(printable)

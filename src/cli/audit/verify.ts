@@ -1,13 +1,12 @@
 import { Command } from 'commander';
+import type { Verdict } from '../../audit/chain-check.js';
 import { readLogLines, UnreadableLog } from '../../audit/log-lines.js';
 import { Verifier } from '../../audit/verifier.js';
-import type { Verdict } from '../../audit/verdict.js';
+import { OperatorError } from '../../config/operator-error.js';
 import { collect } from '../admin/arguments.js';
 import { printable } from '../admin/printable.js';
 import type { CommandIo } from '../command-io.js';
-import { OperatorError } from '../../config/operator-error.js';
-import { readLogSecrets } from './log-secrets.js';
-import type { SecretOptions } from './log-secrets.js';
+import { readLogSecrets, type SecretOptions } from './log-secrets.js';
 
 interface VerifyOptions extends SecretOptions {
   readonly running?: true;

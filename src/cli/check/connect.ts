@@ -2,20 +2,19 @@ import { existsSync } from 'node:fs';
 import { access, constants, stat } from 'node:fs/promises';
 import net from 'node:net';
 import path from 'node:path';
-import { inspectRedis } from '../../adapters/redis/inspect/inspect-redis.js';
 import { readRecordsFile } from '../../adapters/memory/records-file.js';
-import { readListFile } from '../../adapters/tor/read-list-file.js';
-import { fileProblemOf, readOperatorFile } from '../../config/operator-file.js';
+import { inspectRedis } from '../../adapters/redis/inspect/inspect-redis.js';
+import { readListFile } from '../../adapters/tor/list-files.js';
 import { OperatorError } from '../../config/operator-error.js';
+import { fileProblemOf, readOperatorFile, readSecretFile } from '../../config/operator-file.js';
 import type { Config } from '../../config/schema.js';
-import { readSecretFile } from '../../config/secret-file.js';
-import type { ServerCommand } from '../../config/start-problems.js';
+import type { ServerCommand } from '../../config/config-notes.js';
 import { readToken } from '../../rest/bearer-token.js';
+import { NoLogFile } from '../../telemetry/log-file.js';
 import { createLogger } from '../../telemetry/logger.js';
-import { openGeoIp, readLogSecret } from '../open-ports.js';
-import { readPepper } from '../read-pepper.js';
-import { readRecordSeals } from '../read-record-seals.js';
-import { inspectionOf } from '../redis-self-check.js';
+import { openGeoIp, readLogSecret } from '../compose/gateway-ports.js';
+import { readPepper, readRecordSeals } from '../compose/key-secrets.js';
+import { inspectionOf } from '../compose/redis-self-check.js';
 
 /** What is wrong outside the configuration: the part would not work, or not all of it would. */
 export interface Finding {
@@ -51,7 +50,7 @@ function checksOfGateway(config: Config): Check[] {
     works('geoip', async () => (await openGeoIp(config, createLogger('silent')))?.close()),
     ...(torExits.enabled ? torExits.sources.map((source, index) => exitSource(source, index)) : []),
     ...(torExits.enabled ? [canWrite('torExits.snapshotFile', torExits.snapshotFile, 'warning')] : []),
-    works('identity.signingKeyFile', async () => (await import('../open-identity.js')).openIdentity(config)),
+    works('identity.signingKeyFile', async () => (await import('../compose/identity.js')).openIdentity(config)),
     ...Object.entries(upstreams).flatMap(([name, { url, caFile }]) => [
       reach(`upstreams.${name}.url`, url),
       ...(caFile === null
@@ -89,12 +88,10 @@ function checksOfServices(config: Config): Check[] {
       await checkServicesDatabase({ url, pool, existingOf: 'services' });
     }),
     ...(publicKeysUrl === null
-      ? [works('identity', async () => (await import('../open-assertion-verifier.js')).openAssertionVerifier(config))]
+      ? [works('identity', async () => (await import('../compose/services.js')).openAssertionVerifier(config))]
       : [reach('identity.publicKeysUrl', publicKeysUrl)]),
     portIsFree('services.listen', listen),
-    works('services.operators', async () =>
-      (await import('../start-configured-services.js')).operatorsListener(operators),
-    ),
+    works('services.operators', async () => (await import('../compose/services.js')).operatorsListener(operators)),
     ...(operators.tokenFile === null ? [] : [portIsFree('services.operators.listen', operators.listen)]),
   ];
 }
@@ -129,7 +126,7 @@ function secretFile(option: string, file: string): Check {
 
 function certificates(https: NonNullable<Config['listen']['https']>): Check {
   return async () => {
-    const { expiryWarnings, readTlsMaterial } = await import('../../http/tls/tls-material.js');
+    const { expiryWarnings, readTlsMaterial } = await import('../../edge/tls/tls-material.js');
     try {
       const warnings = expiryWarnings(await readTlsMaterial(https), Date.now());
       return warnings.map(({ warning, isOver }) => ({
@@ -161,10 +158,15 @@ function canWrite(option: string, file: string, severity: Finding['severity']): 
     try {
       let nearest = file;
       while (nearest !== path.dirname(nearest) && !existsSync(nearest)) nearest = path.dirname(nearest);
-      const isDirectory = (await stat(nearest)).isDirectory();
+      const found = await stat(nearest);
+      const isDirectory = found.isDirectory();
       if (isDirectory === (nearest === file)) {
         const why = isDirectory ? 'is a directory' : `cannot be made, because ${nearest} is a file`;
         return [{ severity, option, message: `${file} ${why}: name a file that this user may write` }];
+      }
+      if (!isDirectory && !found.isFile()) {
+        const { message } = new NoLogFile(found);
+        return [{ severity, option, message: `${file}: ${message}; name a file that this user may write` }];
       }
       await access(nearest, constants.W_OK);
       return [];

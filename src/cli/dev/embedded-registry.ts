@@ -1,20 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { MemoryRecords } from '../../adapters/memory/memory-records.js';
-import { openRecordsStore } from '../../adapters/redis/open-records-store.js';
+import { openRecordsStore } from '../../adapters/redis/registry/open-records-store.js';
 import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
 import type { Config } from '../../config/schema.js';
 import type { Records } from '../../gateway/ports.js';
-import type { RecordsStore } from '../../registry/ports.js';
-import { startRegistry } from '../../registry/start-registry.js';
-import type { RunningRegistry } from '../../registry/start-registry.js';
+import type { RecordsStore } from '../../gateway/store-ports.js';
+import { type RunningRegistry, startRegistry } from '../../registry/start-registry.js';
 import type { Logger } from '../../telemetry/logger.js';
-import { openRecords } from '../open-ports.js';
-import { readPepper } from '../read-pepper.js';
-import { readRecordSeals } from '../read-record-seals.js';
-import { redisAddressOf } from '../redis-address.js';
-import { redisOutageLog } from '../redis-outage-log.js';
-import { systemClock, systemTimers } from '../system-clock.js';
+import { openRecords } from '../compose/gateway-ports.js';
+import { readPepper, readRecordSeals } from '../compose/key-secrets.js';
+import { redisAddressOf, redisOutageLog } from '../compose/redis-address.js';
+import { systemClock, systemTimers } from '../compose/system-clock.js';
 import { version } from '../version.js';
 
 /** A registry in the process of the gateway that reads its records. */

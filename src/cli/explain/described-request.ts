@@ -1,8 +1,7 @@
 import type { AccessEntry } from '../../audit/access-entry.js';
-import type { DescribedRequest } from '../../http/explain-request.js';
-import { parseIpAddress } from '../../policy/ip-address.js';
-import type { IpAddress } from '../../policy/ip-address.js';
-import { WrongUsage } from '../admin/access.js';
+import type { DescribedRequest } from '../../edge/explain-request.js';
+import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
+import { WrongUsage } from '../admin/peer.js';
 import type { KeySought } from './stored-record.js';
 
 /** What is said of a request on the command line; what is left out is taken from the line of the log, or a default. */

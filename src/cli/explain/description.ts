@@ -1,7 +1,7 @@
 import { parseIpAddress } from '../../policy/ip-address.js';
 import { holdsKey } from '../../telemetry/mask-keys.js';
-import { WrongUsage } from '../admin/access.js';
 import { idIn } from '../admin/arguments.js';
+import { WrongUsage } from '../admin/peer.js';
 import { momentOf } from '../audit/log-options.js';
 import type { Description } from './described-request.js';
 import type { KeySought } from './stored-record.js';

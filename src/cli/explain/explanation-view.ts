@@ -1,7 +1,7 @@
-import type { Explanation } from '../../http/explain-request.js';
-import type { DescribedRequest } from '../../http/explain-request.js';
-import { gatewayErrors } from '../../http/errors.js';
-import { denials } from '../../policy/denials.js';
+import type { Explanation } from '../../edge/explain-request.js';
+import type { DescribedRequest } from '../../edge/explain-request.js';
+import { gatewayErrors } from '../../edge/request/errors.js';
+import { denials } from '../../policy/decision-table.js';
 import type { Credential, RequestFacts } from '../../policy/facts.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import type { RuleOutcome } from '../../policy/explain.js';

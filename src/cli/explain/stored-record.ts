@@ -1,20 +1,16 @@
-import { MemoryRecords } from '../../adapters/memory/memory-records.js';
-import type { StoredRecords } from '../../adapters/memory/memory-records.js';
+import { MemoryRecords, type StoredRecords } from '../../adapters/memory/memory-records.js';
 import { readRecordsFile } from '../../adapters/memory/records-file.js';
 import { requireGeneration } from '../../adapters/redis/record-text.js';
-import { withoutSeal, type Seals } from '../../adapters/redis/seal.js';
+import { type Seals, withoutSeal } from '../../adapters/redis/seal.js';
 import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
 import { OperatorError } from '../../config/operator-error.js';
 import type { Config } from '../../config/schema.js';
-import { lookupIdOf } from '../../gateway/api-key.js';
-import type { Pepper } from '../../gateway/api-key.js';
-import { KeyStoreUnavailable } from '../../gateway/ports.js';
-import type { KeyStore } from '../../gateway/ports.js';
+import { lookupIdOf, type Pepper } from '../../gateway/api-key.js';
+import { type KeyStore, KeyStoreUnavailable } from '../../gateway/ports.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import { parseRecordText } from '../../gateway/records.js';
-import { readPepper } from '../read-pepper.js';
-import { readRecordSeals } from '../read-record-seals.js';
-import { redisAddressOf } from '../redis-address.js';
+import { readPepper, readRecordSeals } from '../compose/key-secrets.js';
+import { redisAddressOf } from '../compose/redis-address.js';
 
 /** Whose key a request has: by its id, by its merchant, or the key itself, which came from standard input. */
 export type KeySought = { readonly keyId: string } | { readonly merchantId: string } | { readonly key: string };

@@ -1,10 +1,10 @@
-import { gatewayProblems } from '../../config/gateway-problems.js';
+import { gatewayProblems } from '../../config/config-notes.js';
 import type { Problem } from '../../config/config-error.js';
 import type { Config } from '../../config/schema.js';
-import { listen } from '../../http/listen.js';
-import { createManagement } from '../../http/management.js';
+import { listen } from '../../edge/server/listen.js';
+import { createManagement } from '../../edge/observe/management.js';
 import type { Logger } from '../../telemetry/logger.js';
-import { openIdentity } from '../open-identity.js';
+import { openIdentity } from '../compose/identity.js';
 import { runServer } from '../run-server.js';
 import { WorkerProcesses } from './worker-processes.js';
 

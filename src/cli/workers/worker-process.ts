@@ -1,6 +1,6 @@
 import cluster from 'node:cluster';
 import type { Worker } from 'node:cluster';
-import type { RunningGateway } from '../../http/start-gateway.js';
+import type { RunningGateway } from '../../edge/start-gateway.js';
 import { workerNumberVariable } from './worker.js';
 import type { WorkerAnswer, WorkerMessage, WorkerQuestion } from './worker.js';
 

@@ -1,12 +1,49 @@
 import { OperatorError } from '../../config/operator-error.js';
-import type { Health } from '../../http/management.js';
-import type { RunningGateway } from '../../http/start-gateway.js';
-import { aggregateFigures } from '../../telemetry/aggregate-figures.js';
-import type { RenderedMetrics } from '../../telemetry/aggregate-figures.js';
+import type { Health } from '../../edge/observe/management.js';
+import type { RunningGateway } from '../../edge/start-gateway.js';
+import {
+  aggregateFigures,
+  type Figures,
+  growingFigures,
+  type RenderedMetrics,
+  sumFigures,
+} from '../../telemetry/aggregate-figures.js';
 import type { Logger } from '../../telemetry/logger.js';
-import type { WorkerAnswer } from './worker.js';
-import { WorkerFigures } from './worker-figures.js';
+import { figureOfReadiness } from '../../telemetry/metrics.js';
 import { WorkerProcess } from './worker-process.js';
+import type { WorkerAnswer } from './worker.js';
+
+/** What has been counted by workers that are slow to answer, or have ended, so that no sum falls behind what it was. */
+export class WorkerFigures<Worker extends object> {
+  readonly #last = new Map<Worker, Figures>();
+  readonly #gone = new WeakSet<Worker>();
+  #ended: Promise<Figures> = Promise.resolve([]);
+
+  /**
+   * The figures of all workers, those that have ended included.
+   * @param answers null of a worker that does not tell them: then what it had counted when it last did
+   */
+  async all(answers: readonly (readonly [worker: Worker, answer: Figures | null])[]): Promise<Figures[]> {
+    const ended = this.#ended;
+    const running = answers.map(([worker, answer]) => this.#of(worker, answer));
+    return [...running, await ended];
+  }
+
+  /** Takes in that a worker has ended. */
+  ended(worker: Worker): void {
+    const last = this.#last.get(worker);
+    this.#last.delete(worker);
+    this.#gone.add(worker);
+    if (last !== undefined) this.#ended = this.#ended.then((before) => sumFigures([before, last]));
+  }
+
+  #of(worker: Worker, answer: Figures | null): Figures {
+    if (this.#gone.has(worker)) return [figureOfReadiness(false)]; // what it told before it ended is among the others'
+    if (answer === null) return [figureOfReadiness(false), ...(this.#last.get(worker) ?? [])];
+    this.#last.set(worker, growingFigures(answer));
+    return answer;
+  }
+}
 
 /** A worker that cannot start is tried again so much later, and not in a tight loop. */
 const pauseMilliseconds = 1_000;

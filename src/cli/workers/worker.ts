@@ -1,8 +1,8 @@
 import cluster from 'node:cluster';
 import path from 'node:path';
 import type { Config } from '../../config/schema.js';
-import type { Health } from '../../http/management.js';
-import type { RunningGateway } from '../../http/start-gateway.js';
+import type { Health } from '../../edge/observe/management.js';
+import type { RunningGateway } from '../../edge/start-gateway.js';
 
 /** By which a process knows that it is a worker, and which one. */
 export const workerNumberVariable = 'MERCHANT_GATEWAY_WORKER';

@@ -1,5 +1,5 @@
 import type { Projection } from '../projection/projection.js';
-import type { Clock, Logger, Timers } from '../ports.js';
+import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { forgetEvents, newestEvent } from './repository.js';
 

@@ -1,8 +1,9 @@
+import type { Selectable } from '../../database/kysely.js';
 import type { Environment } from '../../policy/key-format.js';
-import { readHistory } from '../projection/history.js';
-import type { RecordsStore, SeenGateway } from '../ports.js';
+import type { RecordsStore, SeenGateway, SeenGateways } from '../../gateway/store-ports.js';
+import { type History, readHistory } from '../projection/history.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { believedOf } from './believed.js';
+import type { RegistryTables } from '../tables.js';
 
 /** A gateway that is in the roster, or acknowledges. */
 export interface KnownGateway {
@@ -75,4 +76,22 @@ export async function knownGateways(sources: GatewaySources): Promise<KnownGatew
 
 function namesGeneration({ acknowledgement }: SeenGateway, version: string | null): boolean {
   return acknowledgement === null ? version !== null : acknowledgement.generation !== undefined;
+}
+
+type Row = Pick<Selectable<RegistryTables['gateways']>, 'instance_id' | 'seals'>;
+
+/**
+ * What counts of what was seen of gateways. Of a gateway that was seen to seal what it acknowledges nothing else counts: whoever can
+ * write to the store could put a revocation in force that the gateway has not heard of. Nor does a meta record that is not sealed,
+ * where all records are.
+ */
+export function believedOf(seen: SeenGateways, rows: readonly Row[], { sealedBy }: History): SeenGateways {
+  const sealing = new Set(rows.filter(({ seals }) => seals === 1).map(({ instance_id }) => instance_id));
+  const believed = (one: SeenGateway): SeenGateway =>
+    one.isSealed || !sealing.has(one.instanceId) ? one : { ...one, acknowledgement: null, clockSkewMilliseconds: null };
+  return {
+    ...seen,
+    generation: seen.isSealed || sealedBy.length === 0 ? seen.generation : null,
+    gateways: seen.gateways.map(believed),
+  };
 }

@@ -3,11 +3,19 @@ import type { Selectable } from '../../database/kysely.js';
 import type { Projection } from '../projection/projection.js';
 import { readHistory } from '../projection/history.js';
 import type { History } from '../projection/history.js';
-import type { Clock, GatewayGrant, Logger, RecordsStore, SeenGateway, SeenGateways, Timers } from '../ports.js';
+import type {
+  Clock,
+  GatewayGrant,
+  Logger,
+  RecordsStore,
+  SeenGateway,
+  SeenGateways,
+  Timers,
+} from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBackLate } from '../restores/restores.js';
 import type { RegistryTables } from '../tables.js';
-import { believedOf } from './believed.js';
+import { believedOf } from './known-gateways.js';
 
 type Row = Selectable<RegistryTables['gateways']>;
 

@@ -1,8 +1,11 @@
 import { resourceProblem } from '../keys/permission-problem.js';
+import { type StoredKey, toApiKey } from '../keys/repository.js';
+import { toMerchant } from '../merchants/repository.js';
+import type { Merchant } from '../merchants/schema.js';
 import type { RegistryContext } from '../registry-context.js';
-import { readEntry, type Entry, type KeyEntry, type MerchantEntry } from './entry.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { type Entry, type KeyEntry, type MerchantEntry, readEntry } from './entry.js';
 import type { Checked, Counts } from './schema.js';
-import { findStored, keyDifferences, merchantDifferences, type StoredEntries } from './stored-entries.js';
 
 /** One thing that is wrong with an entry. */
 export type EntryProblem = Checked['problems'][number];
@@ -111,4 +114,55 @@ class Batch {
 
 function thereAlready(path: string, what: string, others: readonly string[]): Problem {
   return { path, message: `${path}: ${what} is in the registry already, with another ${others.join(', ')}` };
+}
+
+/** What the registry holds of what a batch speaks of. */
+interface StoredEntries {
+  readonly merchants: ReadonlyMap<string, Merchant>;
+  readonly byLookupId: ReadonlyMap<string, StoredKey>;
+  readonly byKeyId: ReadonlyMap<string, StoredKey>;
+}
+
+/** Finds what is there already: every merchant that is named, and every key of one of the hashes or ids. */
+async function findStored(database: RegistryDatabase, entries: readonly Entry[]): Promise<StoredEntries> {
+  const keys = entries.filter((entry) => entry.type === 'key');
+  const merchantIds = [...new Set(entries.map(({ merchantId }) => merchantId))];
+  const merchants = await database.selectFrom('merchants').selectAll().where('id', 'in', merchantIds).execute();
+  const lookupIds = keys.map(({ lookupId }) => lookupId);
+  const keyIds = keys.map(({ keyId }) => keyId).filter((keyId) => keyId !== null);
+  const found = database.selectFrom('api_keys').selectAll();
+  const byLookupId = lookupIds.length === 0 ? [] : await found.where('lookup_id', 'in', lookupIds).execute();
+  const byKeyId = keyIds.length === 0 ? [] : await found.where('key_id', 'in', keyIds).execute();
+  return {
+    merchants: new Map(merchants.map((row) => [row.id, toMerchant(row)])),
+    byLookupId: new Map(byLookupId.map((row) => [row.lookup_id, row])),
+    byKeyId: new Map(byKeyId.map((row) => [row.key_id, row])),
+  };
+}
+
+/** In what a stored key is another one than an entry of the same hash says; empty: it is that one. */
+function keyDifferences(entry: KeyEntry, row: StoredKey): string[] {
+  const { keyId, merchantId, environment, status, permissions, label } = toApiKey(row);
+  const stored = { keyId, merchantId, environment, status, permissions: inOrder(permissions), label };
+  const { expiresAt, permissions: given, keyId: givenId, ...rest } = entry;
+  return different(
+    { ...rest, keyId: givenId ?? keyId, permissions: inOrder(given), expiresAt },
+    { ...stored, expiresAt: row.expires_at },
+  );
+}
+
+/** In what a stored merchant is another one than an entry of the same id says. */
+function merchantDifferences(entry: MerchantEntry, stored: Merchant): string[] {
+  const { name, status, goLive, ipAllowlist, originAllowlist } = stored;
+  return different(entry, { name, status, goLive, ipAllowlist, originAllowlist });
+}
+
+function different(entry: object, stored: object): string[] {
+  return Object.entries(stored)
+    .filter(([name, value]) => JSON.stringify(Reflect.get(entry, name)) !== JSON.stringify(value))
+    .map(([name]) => name);
+}
+
+function inOrder(permissions: readonly string[]): string[] {
+  return permissions.toSorted();
 }

@@ -3,7 +3,7 @@ import { Refusal } from '../../rest/refusal.js';
 import { fieldProblems } from '../../rest/validation.js';
 import { momentIn } from '../../rest/moment.js';
 import type { Static } from '../../typebox/typebox.js';
-import { holdsApiKey, holdsApiKeyMessage } from '../holds-api-key.js';
+import { holdsApiKey, holdsApiKeyMessage } from '../fields.js';
 import { latestExpiry } from '../keys/expiry.js';
 import { permissionProblem } from '../keys/permission-problem.js';
 import { acceptAllowlists } from '../merchants/allowlists.js';

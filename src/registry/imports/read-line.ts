@@ -1,6 +1,6 @@
 import type { Problem } from '../../rest/envelope.js';
 import { parseStrictJson, StrictJsonError } from '../../json/strict-json.js';
-import { holdsApiKey, holdsApiKeyMessage } from '../holds-api-key.js';
+import { holdsApiKey, holdsApiKeyMessage } from '../fields.js';
 import { readEntry, type Entry } from './entry.js';
 
 /** The longest line of an import: a merchant with both lists full, and nothing that a request could not hold. */

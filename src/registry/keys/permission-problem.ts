@@ -1,7 +1,7 @@
 import { closestName } from '../../config/closest-name.js';
 import { compilePermissions, InvalidPermission } from '../../policy/permissions.js';
 import type { Problem } from '../../rest/envelope.js';
-import { holdsApiKey } from '../holds-api-key.js';
+import { holdsApiKey } from '../fields.js';
 
 const mostResourcesNamed = 20;
 

@@ -1,24 +1,7 @@
 import type { Problem } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
-import { checkIpAllowlist } from './ip-allowlist.js';
+import { type CheckedAllowlist, checkIpAllowlist, type Concern } from './ip-allowlist.js';
 import { checkOriginAllowlist } from './origin-allowlist.js';
-
-/** What a request has to say expressly, because it is more often a slip than meant. */
-export const confirmations = ['open_range', 'private_range', 'empty_list'] as const;
-
-/** One entry, or list, that needs to be confirmed. */
-export interface Concern {
-  readonly path: string;
-  readonly flag: (typeof confirmations)[number];
-  readonly what: string;
-}
-
-/** An allowlist in canonical form, without duplicates; what cannot be accepted, and what has to be confirmed. */
-export interface CheckedAllowlist {
-  readonly entries: readonly string[];
-  readonly problems: readonly Problem[];
-  readonly concerns: readonly Concern[];
-}
 
 /** The allowlists of a request. Absent: not spoken of; null: not configured. */
 export interface Allowlists {

@@ -1,7 +1,6 @@
-import { parseIpAddress } from '../../policy/ip-address.js';
-import { parseIpRange, type IpRange } from '../../policy/ip-ranges.js';
-import { isReservedAddress } from '../../policy/reserved-addresses.js';
-import type { CheckedAllowlist, Concern } from './allowlists.js';
+import { isReservedAddress, parseIpAddress } from '../../policy/ip-address.js';
+import { type IpRange, parseIpRange } from '../../policy/ip-ranges.js';
+import type { Problem } from '../../rest/envelope.js';
 
 interface Range {
   readonly family: 4 | 6;
@@ -79,4 +78,21 @@ function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
     end = last;
   }
   return covered > largestSize[family];
+}
+
+/** What a request has to say expressly, because it is more often a slip than meant. */
+export const confirmations = ['open_range', 'private_range', 'empty_list'] as const;
+
+/** One entry, or list, that needs to be confirmed. */
+export interface Concern {
+  readonly path: string;
+  readonly flag: (typeof confirmations)[number];
+  readonly what: string;
+}
+
+/** An allowlist in canonical form, without duplicates; what cannot be accepted, and what has to be confirmed. */
+export interface CheckedAllowlist {
+  readonly entries: readonly string[];
+  readonly problems: readonly Problem[];
+  readonly concerns: readonly Concern[];
 }

@@ -1,8 +1,7 @@
-import { parseIpAddress } from '../../policy/ip-address.js';
+import { isReservedAddress, parseIpAddress } from '../../policy/ip-address.js';
 import { compileOriginPatterns, InvalidOriginPattern } from '../../policy/origins.js';
-import { isReservedAddress } from '../../policy/reserved-addresses.js';
-import { holdsApiKey } from '../holds-api-key.js';
-import type { CheckedAllowlist, Concern } from './allowlists.js';
+import { holdsApiKey } from '../fields.js';
+import type { CheckedAllowlist, Concern } from './ip-allowlist.js';
 
 const entryForm = /^(?<scheme>https?:\/\/)?(?<wildcard>\*\.)?(?<host>\[[^\]]*\]|[^:]*)(?::(?<port>\d+))?$/i;
 /** In characters, without the dot of the root: DNS has no longer name. Gateways take no entry of more than 512 for a record. */

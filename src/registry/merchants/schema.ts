@@ -1,8 +1,8 @@
 import { keyPrefixes } from '../../policy/key-format.js';
+import { keylessLine, line } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { keylessLine, line } from '../../rest/line.js';
-import { confirmations } from './allowlists.js';
+import { confirmations } from './ip-allowlist.js';
 
 const mostEntries = 1000;
 const name = keylessLine(100);

@@ -1,5 +1,5 @@
 import { sql, type CreateTableBuilder, type Kysely, type Migration } from '../../database/kysely.js';
-import { addSequence } from '../../database/add-sequence.js';
+import { addSequence } from '../../database/dialects.js';
 
 /** Merchants, their keys, the events of both, and what has yet to be projected. */
 export const registry: Migration = {

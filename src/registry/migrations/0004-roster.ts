@@ -1,5 +1,5 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
-import { addSequence } from '../../database/add-sequence.js';
+import { addSequence } from '../../database/dialects.js';
 
 /**
  * The roster of gateways, what this database knows of the store that it was last compared with, and what was found out after it

@@ -1,4 +1,4 @@
-import type { Migrations } from '../../database/migrate.js';
+import type { Migrations } from '../../database/open-database.js';
 import { registry } from './0001-registry.js';
 import { eventsOfChange } from './0002-events-of-change.js';
 import { formerGenerations } from './0003-former-generations.js';

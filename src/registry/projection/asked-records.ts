@@ -1,9 +1,9 @@
-import type { RecordAsk, RecordsStore, StoreEntry } from '../ports.js';
+import type { RecordAsk, RecordsStore, StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { canBeKnown, currentRecords, merchantOf } from './current-records.js';
 import { readHistory } from './history.js';
 import type { Lease } from './lease.js';
-import type { RecordsWriter } from './records-writer.js';
+import type { RecordsWriter } from './outbox.js';
 
 /** What gateways are answered with. */
 export interface AskedRecordsOptions {

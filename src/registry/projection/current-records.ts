@@ -2,7 +2,7 @@ import type { Selectable } from '../../database/kysely.js';
 import type { KeyRecord, MerchantRecord } from '../../gateway/records.js';
 import { toApiKey, type StoredKey } from '../keys/repository.js';
 import { toMerchant } from '../merchants/repository.js';
-import type { StoreEntry } from '../ports.js';
+import type { StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 

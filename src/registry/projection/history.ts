@@ -1,5 +1,5 @@
 import { decodeTime, encodeTime } from 'ulid';
-import type { Position, StoredMeta } from '../ports.js';
+import type { Position, StoredMeta } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
 /** Where the database's history stands. */

@@ -1,5 +1,5 @@
-import type { DatabaseSession } from '../../database/session/database-session.js';
-import type { Clock } from '../ports.js';
+import type { DatabaseSession } from '../../database/session.js';
+import type { Clock } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
 /** Who projects, and for how long nobody else may. */

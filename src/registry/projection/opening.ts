@@ -1,4 +1,4 @@
-import type { Clock } from '../ports.js';
+import type { Clock } from '../../gateway/store-ports.js';
 import { noteServers, type History } from './history.js';
 import type { Lease } from './lease.js';
 

@@ -1,18 +1,15 @@
 import type { MetaRecord } from '../../gateway/records.js';
-import type { Clock, Logger, Position, RecordsStore, StoreLook } from '../ports.js';
+import type { Clock, Logger, Position, RecordsStore, StoreLook } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { AskedRecords } from './asked-records.js';
-import { Continuity } from './continuity.js';
-import { EvictionGuard } from './eviction-guard.js';
-import { notePublished, noteSealed, noteServers, readHistory } from './history.js';
-import type { History } from './history.js';
+import { Continuity, OwnStore } from './continuity.js';
+import { type History, notePublished, noteSealed, noteServers, readHistory } from './history.js';
 import { Lease, type LeaseOptions } from './lease.js';
-import { isWaiting, oldestChanges, removeChanges } from './outbox.js';
 import { Opening } from './opening.js';
-import { OwnStore } from './own-store.js';
+import { isWaiting, oldestChanges, RecordsWriter, removeChanges } from './outbox.js';
 import { Rebuild } from './rebuild.js';
 import { RecordRepairs, type RepairFigures } from './record-repairs.js';
-import { RecordsWriter } from './records-writer.js';
+import { EvictionGuard } from './repair-pause.js';
 import { Sealing } from './sealing.js';
 
 /** What a projection works with. */

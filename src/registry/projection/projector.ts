@@ -1,6 +1,6 @@
 import { DatabaseError } from '../../database/database-error.js';
-import type { Logger, Timers, WatchedRecords } from '../ports.js';
-import type { EvictionGuard } from './eviction-guard.js';
+import type { Logger, Timers, WatchedRecords } from '../../gateway/store-ports.js';
+import type { EvictionGuard } from './repair-pause.js';
 import { Projection, type ProjectionOptions } from './projection.js';
 import type { RepairFigures } from './record-repairs.js';
 

@@ -1,15 +1,20 @@
 import { ulid } from 'ulid';
 import type { MetaRecord } from '../../gateway/records.js';
-import type { Clock, Logger, Position, RecordsStore, StoredMeta, StoreLook } from '../ports.js';
+import type { Clock, Logger, Position, RecordsStore, StoredMeta, StoreLook } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBackFromReports, holdBackFromStore, noteRestore } from '../restores/restores.js';
 import type { Loss } from './continuity.js';
-import { beginGeneration, databaseName, laterGeneration, readHistory, statedGeneration } from './history.js';
-import type { History } from './history.js';
+import {
+  beginGeneration,
+  databaseName,
+  type History,
+  laterGeneration,
+  readHistory,
+  statedGeneration,
+} from './history.js';
 import type { Lease } from './lease.js';
-import { oldestChanges } from './outbox.js';
+import { oldestChanges, type RecordsWriter } from './outbox.js';
 import { storedPages, strangeNames } from './pages.js';
-import type { RecordsWriter } from './records-writer.js';
 
 /** What a rebuild works with. */
 export interface RebuildOptions {

@@ -1,4 +1,4 @@
-import type { RecordsStore, StoreEntry } from '../ports.js';
+import type { RecordsStore, StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { recordPrefixes, unknownNames } from './current-records.js';
 import { pageLength, storedPages } from './pages.js';

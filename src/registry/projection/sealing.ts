@@ -1,12 +1,12 @@
 import type { MetaRecord } from '../../gateway/records.js';
-import type { Clock, Logger, RecordsStore, StoreLook } from '../ports.js';
+import type { Clock, Logger, RecordsStore, StoreLook } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { databaseName, noteSealed, readHistory } from './history.js';
 import type { History } from './history.js';
 import type { Lease } from './lease.js';
 import { storedPages } from './pages.js';
 import { isMeta } from './rebuild.js';
-import type { RecordsWriter } from './records-writer.js';
+import type { RecordsWriter } from './outbox.js';
 
 /** What records are sealed with. */
 export interface SealingOptions {

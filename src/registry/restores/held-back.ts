@@ -4,7 +4,7 @@ import { makeChange, type Change, type Outcome } from '../change.js';
 import type { NewEvent } from '../events/repository.js';
 import { toApiKey, type StoredKey } from '../keys/repository.js';
 import { toMerchant } from '../merchants/repository.js';
-import type { StoreEntry } from '../ports.js';
+import type { StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { endOf, laterRecords, type LaterKey, type LaterMerchant } from './later-records.js';

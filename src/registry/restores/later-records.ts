@@ -3,7 +3,7 @@ import { MalformedRecord, parseKeyRecord, parseMerchantRecord } from '../../gate
 import type { KeyRecord, MerchantRecord } from '../../gateway/records.js';
 import type { StoredKey } from '../keys/repository.js';
 import { canBeKnown } from '../projection/current-records.js';
-import type { StoreEntry } from '../ports.js';
+import type { StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 

@@ -1,4 +1,4 @@
-import type { Clock, RecordsStore } from '../ports.js';
+import type { Clock, RecordsStore } from '../../gateway/store-ports.js';
 import { recordPrefixes } from '../projection/current-records.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBack } from './held-back.js';

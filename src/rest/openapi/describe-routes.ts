@@ -1,9 +1,16 @@
 import type { RouteOptions } from 'fastify';
 import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
 import type { RestApp } from '../rest-app.js';
-import { exampleOf } from './examples.js';
-import { byName, closed, failureSchema, namedSchemas, pageSchema, parametersIn, recordSchema } from './json-schema.js';
-import type { Operation } from './operation.js';
+import {
+  byName,
+  closed,
+  exampleOf,
+  failureSchema,
+  namedSchemas,
+  pageSchema,
+  parametersIn,
+  recordSchema,
+} from './json-schema.js';
 
 /** A route that is part of the described API. */
 export interface DescribedRoute {
@@ -162,4 +169,36 @@ function mapValues<Value, Result>(
   act: (value: Value, name: string) => Result,
 ) {
   return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, act(value, name)]));
+}
+
+/** What a route says of itself in the API's description, besides the schemas by which its requests are checked. */
+interface Operation {
+  readonly summary: string;
+  /** Of the request, where it is described more closely than its schema checks. */
+  readonly body?: TSchema;
+  /** Of the answer: one record, */
+  readonly data?: TSchema;
+  /** or a page of them. */
+  readonly page?: TSchema;
+  /** It changes nothing, though its method may say otherwise. */
+  readonly isRead?: true;
+  /** The status of success, where it is not 200. */
+  readonly status?: 201;
+  /** The message of success, for the example of its answer. */
+  readonly message?: string;
+  /** Fields of `data` in that example, where they are not those of its schema. */
+  readonly example?: Readonly<Record<string, unknown>>;
+  /** Codes of failures that not every route of its kind has. */
+  readonly codes?: readonly string[];
+  /** Failures that it has beyond those of every route of its kind, by status. */
+  readonly failures?: Readonly<Record<number, string>>;
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The route is part of the described API. */
+    operation?: Operation;
+    /** The route can be asked without a token. */
+    isOpen?: true;
+  }
 }

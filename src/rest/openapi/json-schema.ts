@@ -1,5 +1,4 @@
 import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
-import { exampleOf } from './examples.js';
 
 /** A schema as JSON, in which records that have a title stand under it in the components. */
 export function byName(schema: unknown): unknown {
@@ -93,4 +92,33 @@ export function failureSchema(details: TProperties): TObject {
   const code = Type.String({ description: 'The stable name of the failure, for programs; there may be new ones' });
   const data = Type.Union([Type.Object({ code, ...details, errors }), Type.Null()]);
   return Type.Object({ success: Type.Literal(false), message: Type.String(), data }, { title: 'Failure' });
+}
+
+/** What an example is made from. */
+interface Form {
+  readonly examples?: readonly unknown[];
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly anyOf?: readonly TSchema[];
+  readonly items?: TSchema;
+  readonly properties?: Readonly<Record<string, TSchema>>;
+  readonly type?: string;
+}
+
+/** An example of what a schema describes, made from those of its fields; undefined where one of them has none. */
+export function exampleOf(schema: TSchema): unknown {
+  const form: Form = schema;
+  const { examples, anyOf, items, properties } = form;
+  if (examples !== undefined) return examples[0];
+  if (form.enum !== undefined) return form.enum[0];
+  if ('const' in form) return form.const;
+  if (form.type === 'null') return null;
+  if (anyOf !== undefined) return anyOf.map(exampleOf).find((example) => example !== undefined);
+  if (items !== undefined) {
+    const item = exampleOf(items);
+    return item === undefined ? undefined : [item];
+  }
+  if (properties === undefined) return undefined;
+  const fields = Object.entries(properties).map(([name, field]) => [name, exampleOf(field)] as const);
+  return fields.some(([, example]) => example === undefined) ? undefined : Object.fromEntries(fields);
 }

@@ -1,13 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { sql, type Selectable } from '../../database/kysely.js';
-import type { Moment } from '../../database/database-clock.js';
-import { isUniqueViolation } from '../../database/unique-violation.js';
-import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { isUniqueViolation } from '../../database/database-error.js';
+import type { Moment } from '../../database/dialects.js';
+import { type Selectable, sql } from '../../database/kysely.js';
+import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import { completeUpTo } from '../creation-order.js';
-import type { Tenant } from '../identity.js';
-import { ownedBy, ownerColumns } from '../owned-by.js';
-import type { ServicesDatabase } from '../services-database.js';
+import type { Tenant } from '../assertion-verifier.js';
+import { completeUpTo, ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import type { Customer, CustomerChanges, CustomersQuery, NewCustomer } from './schema.js';
 

@@ -3,7 +3,7 @@ import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
 import { answerOnce } from '../idempotency/answer-once.js';
-import { joinAdding } from '../creation-order.js';
+import { joinAdding } from '../services-database.js';
 import { recordParams } from '../fields.js';
 import { tenantOf } from '../identity.js';
 import { idIn, type Routes } from '../routes.js';

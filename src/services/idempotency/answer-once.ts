@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { sql } from '../../database/kysely.js';
-import { tryLock } from '../../database/try-lock.js';
+import { tryLock } from '../../database/dialects.js';
 import { Refusal } from '../../rest/refusal.js';
 import { tenantOf } from '../identity.js';
 import type { RouteContext } from '../routes.js';

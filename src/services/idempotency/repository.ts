@@ -1,7 +1,6 @@
-import type { Moment } from '../../database/database-clock.js';
-import type { Tenant } from '../identity.js';
-import { ownedBy, ownerColumns } from '../owned-by.js';
-import type { ServicesDatabase } from '../services-database.js';
+import type { Moment } from '../../database/dialects.js';
+import type { Tenant } from '../assertion-verifier.js';
+import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 
 /** An answer, as it goes out. */
 export interface Answer {

@@ -1,14 +1,12 @@
-import type { DatabaseClock } from '../../database/database-clock.js';
+import { type DatabaseClock, waitForLock } from '../../database/dialects.js';
 import { sql } from '../../database/kysely.js';
-import { waitForLock } from '../../database/try-lock.js';
 import { Refusal } from '../../rest/refusal.js';
-import { joinAdding } from '../creation-order.js';
+import type { Environment, Tenant } from '../assertion-verifier.js';
 import { findAnswer, keepAnswer } from '../idempotency/repository.js';
 import { requestFingerprint } from '../idempotency/request-fingerprint.js';
-import type { Environment, Tenant } from '../identity.js';
 import type { RouteContext } from '../routes.js';
-import type { ServicesDatabase, ServicesTransaction } from '../services-database.js';
-import { moveMoney, type EntryRow, type Movement } from './move-money.js';
+import { joinAdding, type ServicesDatabase, type ServicesTransaction } from '../services-database.js';
+import { type EntryRow, type Movement, moveMoney } from './move-money.js';
 import type { WalletRow } from './open-wallet.js';
 
 /** What an operator orders: money from the float into a wallet (`credit`), or back (`debit`). */

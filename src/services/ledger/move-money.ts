@@ -1,8 +1,7 @@
+import type { Moment } from '../../database/dialects.js';
 import type { Selectable } from '../../database/kysely.js';
-import type { Moment } from '../../database/database-clock.js';
-import type { Tenant } from '../identity.js';
-import { ownedBy, ownerColumns } from '../owned-by.js';
-import type { ServicesDatabase } from '../services-database.js';
+import type { Tenant } from '../assertion-verifier.js';
+import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 
 /** An account that is no wallet, of an environment and a currency. */

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { Moment } from '../../database/database-clock.js';
+import type { Moment } from '../../database/dialects.js';
 import type { Selectable } from '../../database/kysely.js';
-import type { Tenant } from '../identity.js';
-import { ownedBy, ownerColumns } from '../owned-by.js';
-import type { ServicesDatabase } from '../services-database.js';
+import type { Tenant } from '../assertion-verifier.js';
+import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 
 /** A wallet, as it is stored. */

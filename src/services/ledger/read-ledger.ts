@@ -1,4 +1,4 @@
-import { isPostgres } from '../../database/is-postgres.js';
+import { isPostgres } from '../../database/dialects.js';
 import { sql } from '../../database/kysely.js';
 import type { ServicesDatabase } from '../services-database.js';
 

@@ -1,5 +1,5 @@
 import { sql, type CreateTableBuilder, type Kysely, type Migration } from '../../database/kysely.js';
-import { addSequence } from '../../database/add-sequence.js';
+import { addSequence } from '../../database/dialects.js';
 
 const largestAmount = sql.lit(Number.MAX_SAFE_INTEGER);
 const owner = ['merchant_id', 'environment'] as const;

@@ -1,4 +1,4 @@
-import type { Migrations } from '../../database/migrate.js';
+import type { Migrations } from '../../database/open-database.js';
 import { services } from './0001-services.js';
 import { payoutsDue } from './0002-payouts-due.js';
 import { ledger } from './0003-ledger.js';

@@ -1,13 +1,14 @@
 import { actorOf } from '../../rest/actor.js';
 import { success, successPage } from '../../rest/envelope.js';
-import { pagingOf, pagingQuery } from '../../rest/paging.js';
+import { pagingOf, pagingQuery, rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { idParams, noQuery, type RestApp } from '../../rest/rest-app.js';
-import { listAccounts } from '../ledger/accounts.js';
-import { listEntries } from '../ledger/entries.js';
 import { moveByOperator } from '../ledger/move-by-operator.js';
 import type { EntryRow } from '../ledger/move-money.js';
 import { accountSchema, entrySchema, movedSchema, movementBody, type Entry } from './schema.js';
 import { walletOf, type OperatorContext } from './wallet-routes.js';
+import { sql } from '../../database/kysely.js';
+import type { Environment } from '../assertion-verifier.js';
+import type { ServicesDatabase } from '../services-database.js';
 
 const movements = [
   {
@@ -96,4 +97,48 @@ function toEntry(row: EntryRow): Entry {
     balanceAfter: row.balance_after,
     createdAt: new Date(row.created_at).toISOString(),
   };
+}
+
+/** What an account holds. The wallets of an environment and a currency are together one line. */
+export interface Account {
+  readonly environment: Environment;
+  readonly currency: string;
+  /** `float`: the operator's; `payouts`: on its way to the bank, and at it; `wallets`: the merchants'. */
+  readonly account: 'float' | 'payouts' | 'wallets';
+  /** In minor units, as text: the sum of many wallets may be more than a number of JSON holds exactly. */
+  readonly balance: string;
+}
+
+/**
+ * All accounts, of wallets by their balances, of the others by the entries. Those of an environment and a currency add up to zero.
+ * It reads the whole ledger, in one statement, so that all of it is of one moment.
+ */
+export async function listAccounts(database: ServicesDatabase): Promise<Account[]> {
+  const { rows } = await sql<Account>`
+    select environment, currency, account, cast(sum(amount) as text) as balance from (
+      select environment, currency, counter_account as account,
+        case when type = 'credit' then -amount else amount end as amount from transactions
+      union all select environment, currency, 'wallets' as account, balance as amount from wallets
+    ) as movements
+    group by environment, currency, account
+    order by environment, currency, account`.execute(database);
+  return rows;
+}
+
+/** The entries of a wallet, newest first: their numbers are given while the wallet is locked, so none turns up behind a newer one. */
+async function listEntries(
+  database: ServicesDatabase,
+  wallet: { readonly id: string; readonly merchant_id: string; readonly environment: string },
+  paging: Paging,
+): Promise<Page<EntryRow>> {
+  const wanted = database
+    .selectFrom('transactions')
+    // Of the merchant too: the index begins with it.
+    .where('merchant_id', '=', wallet.merchant_id)
+    .where('environment', '=', wallet.environment as EntryRow['environment'])
+    .where('wallet_id', '=', wallet.id);
+  const { offset, limit } = rangeOf(paging);
+  const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const items = await wanted.selectAll().orderBy('id', 'desc').offset(offset).limit(limit).execute();
+  return { items, totalRecords: total };
 }

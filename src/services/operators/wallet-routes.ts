@@ -3,17 +3,17 @@ import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery, type RestApp } from '../../rest/rest-app.js';
+import type { Environment } from '../assertion-verifier.js';
 import { uuidForm } from '../fields.js';
-import type { Environment } from '../identity.js';
 import { openWallet, type WalletRow } from '../ledger/open-wallet.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
 import {
   newWalletBody,
   openedWalletSchema,
+  type OperatorWallet,
   operatorWalletSchema,
   operatorWalletsQuery,
-  type OperatorWallet,
 } from './schema.js';
 
 /** What the routes of operators work with. */

@@ -1,16 +1,14 @@
-import { sql, type Selectable, type SqlBool } from '../../database/kysely.js';
 import { ulid } from 'ulid';
-import { later, type Moment } from '../../database/database-clock.js';
 import { DatabaseError } from '../../database/database-error.js';
-import { limitLockWait } from '../../database/limit-lock-wait.js';
+import { later, type Moment, limitLockWait } from '../../database/dialects.js';
+import { type Selectable, sql, type SqlBool } from '../../database/kysely.js';
 import type { Logger } from '../../rest/answer-errors.js';
-import { joinAdding } from '../creation-order.js';
 import { moveMoney } from '../ledger/move-money.js';
 import type { RouteContext } from '../routes.js';
-import type { ServicesDatabase } from '../services-database.js';
+import { joinAdding, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import { endDebits } from '../transactions/repository.js';
-import { bankOutcomeOf, type BankOptions } from './simulated-bank.js';
+import { type BankOptions, bankOutcomeOf } from './simulated-bank.js';
 
 type PayoutRow = Selectable<ServicesTables['payouts']>;
 

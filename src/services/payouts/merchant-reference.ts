@@ -1,9 +1,8 @@
-import { sql, type RawBuilder, type SqlBool } from '../../database/kysely.js';
-import { waitForLock } from '../../database/wait-for-lock.js';
+import { type RawBuilder, sql, type SqlBool } from '../../database/kysely.js';
+import { waitForLock } from '../../database/dialects.js';
 import { Refusal } from '../../rest/refusal.js';
-import type { Tenant } from '../identity.js';
-import { ownedBy } from '../owned-by.js';
-import type { ServicesDatabase } from '../services-database.js';
+import type { Tenant } from '../assertion-verifier.js';
+import { ownedBy, type ServicesDatabase } from '../services-database.js';
 
 /**
  * The condition that a payout has this reference. The services' own, which every payout has, counts as well: whoever looked for one

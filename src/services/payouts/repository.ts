@@ -1,12 +1,10 @@
+import type { Moment } from '../../database/dialects.js';
 import type { Selectable } from '../../database/kysely.js';
-import type { Moment } from '../../database/database-clock.js';
+import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
-import { completeUpTo } from '../creation-order.js';
-import type { Tenant } from '../identity.js';
+import type { Tenant } from '../assertion-verifier.js';
 import { createdRangeOf } from '../list-query.js';
-import { ownedBy, ownerColumns } from '../owned-by.js';
-import type { ServicesDatabase } from '../services-database.js';
+import { completeUpTo, ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import { findWallet } from '../wallets/repository.js';
 import { hasReference } from './merchant-reference.js';

@@ -1,16 +1,29 @@
+import { randomUUID } from 'node:crypto';
+import { ulid } from 'ulid';
+import { later } from '../../database/dialects.js';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
-import { answerOnce } from '../idempotency/answer-once.js';
+import type { Environment, Tenant } from '../assertion-verifier.js';
 import { recordParams } from '../fields.js';
-import { tenantOf, type Environment } from '../identity.js';
-import { idIn, type Routes } from '../routes.js';
+import { answerOnce } from '../idempotency/answer-once.js';
+import { tenantOf } from '../identity.js';
+import { moveMoney } from '../ledger/move-money.js';
+import { idIn, type RouteContext, type Routes } from '../routes.js';
+import { joinAdding, type ServicesDatabase } from '../services-database.js';
 import { findDefaultWallet, findWallet } from '../wallets/repository.js';
-import { createPayout } from './create-payout.js';
+import type { Wallet } from '../wallets/schema.js';
 import { claimReference } from './merchant-reference.js';
-import { findPayout, listPayouts } from './repository.js';
-import { bankPayoutBody, payoutSchema, payoutsQuery, recipientPayoutBody } from './schema.js';
+import { findPayout, insertPayout, listPayouts } from './repository.js';
+import {
+  bankPayoutBody,
+  type Payout,
+  type PayoutDestination,
+  payoutSchema,
+  payoutsQuery,
+  recipientPayoutBody,
+} from './schema.js';
 
 const created = 'Payout created';
 
@@ -116,3 +129,42 @@ const noAccount = {
   destinationAccountName: null,
   remarks: null,
 };
+
+/** A payout that a merchant asks for. */
+interface PayoutOrder {
+  readonly wallet: Wallet;
+  readonly amount: number;
+  /** The merchant's own, which is claimed already; null where it gave none. */
+  readonly merchantReference: string | null;
+  readonly destination: PayoutDestination;
+}
+
+const tooLittle = { path: 'amount', message: 'Insufficient wallet balance' };
+
+/**
+ * Debits the wallet, records that, and makes the payout; belongs in a database transaction, so that all of it happens or
+ * nothing. Too little money is a 422 like any other field that cannot be accepted: 402 is the gateway's own bill in the
+ * clients that know it.
+ * @throws Refusal
+ */
+async function createPayout(
+  transaction: ServicesDatabase,
+  { clock, bank }: Pick<RouteContext, 'clock' | 'bank'>,
+  tenant: Tenant,
+  { wallet, amount, merchantReference, destination }: PayoutOrder,
+): Promise<Payout> {
+  await joinAdding(transaction, tenant);
+  const shared = { walletId: wallet.id, amount, currency: wallet.currency };
+  const debit = { ...shared, type: 'debit', counterAccount: 'payouts' } as const;
+  const moved = await moveMoney(transaction, tenant, debit, async () => {
+    const now = clock.now();
+    const named = { ...shared, id: randomUUID(), reference: ulid(), merchantReference };
+    const times = { createdAt: now, dueAt: later(now, bank.delayMilliseconds) };
+    const payout = await insertPayout(transaction, tenant, { ...named, ...destination, ...times });
+    const { id: payoutId, reference } = payout;
+    const createdAt = Date.parse(payout.createdAt);
+    return { payout, payoutId, status: 'pending', reference, createdAt, reason: null, actor: null };
+  });
+  if (moved === null) throw Refusal.invalid([tooLittle], 'insufficient_balance');
+  return moved.details.payout;
+}

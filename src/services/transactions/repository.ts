@@ -1,11 +1,9 @@
 import type { Selectable } from '../../database/kysely.js';
-import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import { completeUpTo } from '../creation-order.js';
-import type { Tenant } from '../identity.js';
+import type { Tenant } from '../assertion-verifier.js';
 import { createdRangeOf } from '../list-query.js';
-import { ownedBy } from '../owned-by.js';
-import type { ServicesDatabase } from '../services-database.js';
+import { completeUpTo, ownedBy, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import { findWallet } from '../wallets/repository.js';
 import type { Transaction, TransactionsQuery, TransactionStatus } from './schema.js';

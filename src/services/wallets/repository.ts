@@ -1,9 +1,8 @@
 import type { Selectable } from '../../database/kysely.js';
-import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import type { Tenant } from '../identity.js';
-import { ownedBy } from '../owned-by.js';
-import type { ServicesDatabase } from '../services-database.js';
+import type { Tenant } from '../assertion-verifier.js';
+import { ownedBy, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import type { Wallet, WalletsQuery } from './schema.js';
 

@@ -47,8 +47,8 @@ function isWanted(wish: Wish, scenario: string, subject: string): boolean {
     .filter((target) => target.scenario === scenario)
     .flatMap((target) => [
       ...[target.subject, target.against],
-      // Beside a bound on CPU time, what Node can do at all, and what leaving the plugin would give.
-      ...(target.figure === 'cpu' ? ['dispatch', 'sockets', 'gateway-without-http-proxy'] : []),
+      // Beside a bound on CPU time, what Node can do at all.
+      ...(target.figure === 'cpu' ? ['dispatch', 'sockets'] : []),
     ]);
   const isNeeded = needed.includes(subject);
   return wish.subjects.includes(subject) && (isNeeded || !wish.targetsOnly);

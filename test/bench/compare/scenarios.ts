@@ -20,15 +20,7 @@ export interface Scenario {
 }
 
 const most = ['gateway', 'stock-log', 'dispatch', 'fast-proxy', 'nginx', 'haproxy'];
-const all = [
-  ...most,
-  'gateway-log-off',
-  'gateway-without-http-proxy',
-  'stock',
-  'http-proxy',
-  'express',
-  'express-gateway',
-];
+const all = [...most, 'gateway-log-off', 'stock', 'http-proxy', 'express', 'express-gateway'];
 const withSockets = [...most, 'sockets'];
 const common = { transport: 'plain', perSecond: null, status: 200, keys: 1000, subjects: most } as const;
 const atRate = { ...common, perSecond: 8000 } as const;

@@ -1,7 +1,7 @@
 // The gateway as `merchant-gateway gateway` starts it, but for the access log, which the product cannot go without.
 import { loadConfig } from '../../../dist/config/load.js';
-import { openPorts } from '../../../dist/cli/open-ports.js';
-import { startGateway } from '../../../dist/http/start-gateway.js';
+import { openPorts } from '../../../dist/cli/compose/gateway-ports.js';
+import { startGateway } from '../../../dist/edge/start-gateway.js';
 import { createLogger } from '../../../dist/telemetry/logger.js';
 
 const config = loadConfig({ file: process.argv[2] });

@@ -12,10 +12,6 @@ export const subjects: readonly Subject[] = [
     ...{ name: 'gateway-log-off', title: 'merchant-gateway, log off', log: false },
     program: ['test/bench/subjects/gateway-log-off.mjs'],
   }),
-  gateway({
-    ...{ name: 'gateway-without-http-proxy', title: 'merchant-gateway, without @fastify/http-proxy', log: true },
-    program: ['test/bench/subjects/gateway-without-http-proxy.mjs', 'gateway', '--config'],
-  }),
   gateway({ name: 'gateway-million', title: 'merchant-gateway, 1,000,000 keys', log: true, keys: 1_000_000 }),
   gateway({ name: 'gateway-changes', title: 'merchant-gateway, 50 changes a second', log: true, changes: true }),
   nodePeer({ name: 'stock-log', title: 'fastify + http-proxy, pino line', program: 'stock.mjs', log: true }),

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import t, { type Test } from 'tap';
 import { parse } from 'yaml';
-import { ownerColumns } from '../../../src/services/owned-by.js';
+import { ownerColumns } from '../../../src/services/services-database.js';
 import { merchantA, servicesFixture, startOfTest } from '../services-fixture.js';
 
 interface Media {

@@ -7,9 +7,9 @@ import { createClient } from '@hey-api/openapi-ts';
 import openapiTypescript, { astToString } from 'openapi-typescript';
 import t, { type Test } from 'tap';
 import ts from 'typescript';
-import { systemTimers } from '../../../src/cli/system-clock.js';
+import { systemTimers } from '../../../src/cli/compose/system-clock.js';
 import { startServices } from '../../../src/services/start-services.js';
-import { liveKey, startTestGateway } from '../../http/harness.js';
+import { liveKey, startTestGateway } from '../../edge/harness.js';
 import { addWallet, balanceOf } from '../services-fixture.js';
 
 const run = promisify(execFile);

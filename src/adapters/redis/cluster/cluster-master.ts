@@ -1,9 +1,9 @@
 import type { Redis } from 'ioredis';
 import { connectNode, isSecure } from '../connection.js';
 import type { RedisAddress } from '../connection.js';
-import { InvalidationListener } from '../invalidation-listener.js';
-import type { InvalidationEvents } from '../invalidation-listener.js';
-import { SameServer } from '../same-server.js';
+import { InvalidationListener } from '../server/invalidation-listener.js';
+import type { InvalidationEvents } from '../server/invalidation-listener.js';
+import { SameServer } from '../server/same-server.js';
 import { readView } from './cluster-view.js';
 import type { ClusterNode, ClusterView } from './cluster-view.js';
 

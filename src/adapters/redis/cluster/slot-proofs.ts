@@ -1,9 +1,15 @@
 import type { RecordNames } from '../record-names.js';
 import { asText, callEach, callOne } from './cluster-calls.js';
 import type { ClusterMasters } from './cluster-masters.js';
-import { slotCount, slotOf, slotTags } from './hash-slots.js';
-import { parseSlotMarker, replaceMarker, slotMarkerText } from './slot-marker.js';
-import type { SlotMarker } from './slot-marker.js';
+import {
+  parseSlotMarker,
+  replaceMarker,
+  slotCount,
+  type SlotMarker,
+  slotMarkerText,
+  slotOf,
+  slotTags,
+} from './hash-slots.js';
 
 /** In the index of changes: every slot was changed, by a rebuild. */
 const everySlot = 'all';

@@ -1,17 +1,16 @@
-import type { Command } from 'commander';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import type { Command } from 'commander';
 import { OperatorError } from '../../../config/operator-error.js';
 import { fileProblemOf } from '../../../config/operator-file.js';
+import type { CommandIo } from '../../command-io.js';
+import { type AdminEdge, administer } from '../admin-call.js';
 import type { AdminClient } from '../admin-client.js';
-import { administer, type AdminEdge } from '../admin-call.js';
-import { WrongUsage } from '../access.js';
-import { checkFile, type CheckedFile } from './check-file.js';
+import { WrongUsage } from '../peer.js';
+import { type CheckedFile, checkFile } from './check-file.js';
 import { importLines } from './import-lines.js';
-import { Progress } from './progress.js';
 import { Spool } from './spool.js';
 import { countsText } from './totals.js';
-import { untilInterrupted } from './until-interrupted.js';
 
 /** `keys import FILE`. */
 export function keysImportCommand(keys: Command, edge: AdminEdge): void {
@@ -106,4 +105,62 @@ function badLines({ lines, bad, problems }: CheckedFile): OperatorError {
   const more = bad > shown ? [`… and ${bad - shown} more bad lines`] : [];
   const end = `Nothing was imported: of ${lines} lines ${bad} ${bad === 1 ? 'is' : 'are'} bad. Mend them, and run the same command again.`;
   return new OperatorError([...told, ...more, end].join('\n'));
+}
+
+const width = 30;
+const pauseMilliseconds = 100;
+const eraseLine = '\r\u001b[K';
+
+/** A bar on one line of a terminal; nothing where standard error is none. */
+class Progress {
+  readonly #io: CommandIo;
+  #shownAt = -Infinity;
+
+  constructor(io: CommandIo) {
+    this.#io = io;
+  }
+
+  /** @param total null where it is not known */
+  show(what: string, done: number, total: number | null, detail: string): void {
+    const now = performance.now();
+    if (this.#io.isTerminal !== true || now - this.#shownAt < pauseMilliseconds) return;
+    this.#shownAt = now;
+    const share = total === null ? null : total === 0 ? 1 : Math.min(done / total, 1);
+    const bar = share === null ? '' : ` [${'='.repeat(Math.round(share * width)).padEnd(width)}] ${percent(share)}`;
+    this.#io.err(`${eraseLine}${what}${bar} ${detail}`);
+  }
+
+  /** Makes room for other text. */
+  clear(): void {
+    if (this.#shownAt === -Infinity) return;
+    this.#shownAt = -Infinity;
+    this.#io.err(eraseLine);
+  }
+}
+
+function percent(share: number): string {
+  return `${String(Math.floor(share * 100)).padStart(3)} %`;
+}
+
+/** A signal that is given when the process is told to end; a second time it ends at once. */
+interface Interruption {
+  readonly signal: AbortSignal;
+  /** Lets the process end as it would. */
+  readonly forget: () => void;
+}
+
+const signals = ['SIGINT', 'SIGTERM'] as const;
+
+/** Listens for an interruption, so that what is under way can say how far it came. */
+function untilInterrupted(): Interruption {
+  const controller = new AbortController();
+  const forget = (): void => {
+    for (const name of signals) process.removeListener(name, stop);
+  };
+  const stop = (): void => {
+    forget();
+    controller.abort();
+  };
+  for (const name of signals) process.once(name, stop);
+  return { signal: controller.signal, forget };
 }

@@ -2,15 +2,15 @@ import type { Command } from 'commander';
 import { ulid } from 'ulid';
 import {
   accountSchema,
+  type Entry,
   entrySchema,
   movedSchema,
   referenceForm,
-  type Entry,
 } from '../../../services/operators/schema.js';
 import Type from '../../../typebox/typebox.js';
-import { WrongUsage } from '../access.js';
 import type { AdminEdge } from '../admin-call.js';
-import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from '../arguments.js';
+import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
+import { WrongUsage } from '../peer.js';
 import { recordLines, tableLines } from '../table.js';
 import { operate } from './operator-call.js';
 import { amountIn, currencyIn, environmentOption, walletIdIn } from './options.js';

@@ -1,9 +1,9 @@
-import { Option, type Command } from 'commander';
+import { type Command, Option } from 'commander';
+import { accessOf } from '../access.js';
 import { actorNamed } from '../actor.js';
-import { accessOf, WrongUsage } from '../access.js';
-import { printers, type AdminCall, type AdminEdge } from '../admin-call.js';
+import { type AdminCall, type AdminEdge, printers } from '../admin-call.js';
 import { AdminClient } from '../admin-client.js';
-import { operatorsPeer } from '../peer.js';
+import { operatorsPeer, WrongUsage } from '../peer.js';
 
 /** One command of operators while it runs. */
 export type OperatorCall<Options> = Omit<AdminCall<Options>, 'showChange'>;

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { uuidForm } from '../../../services/fields.js';
-import { WrongUsage } from '../access.js';
+import { WrongUsage } from '../peer.js';
 
 /** The option that names an environment. */
 export function environmentOption(purpose: string): Option {

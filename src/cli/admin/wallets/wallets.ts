@@ -1,16 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { Command, Option } from 'commander';
-import { openedWalletSchema, operatorWalletSchema, type OperatorWallet } from '../../../services/operators/schema.js';
+import { OperatorError } from '../../../config/operator-error.js';
+import { openedWalletSchema, type OperatorWallet, operatorWalletSchema } from '../../../services/operators/schema.js';
 import Type from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
-import { WrongUsage, type Environment } from '../access.js';
+import { accessOf, type AccessOptions } from '../access.js';
 import type { AdminEdge } from '../admin-call.js';
-import { idIn, pageLine, pageOptions, pageQuery, type PageOptions } from '../arguments.js';
+import { AdminClient } from '../admin-client.js';
+import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
+import { type Environment, registryPeer, WrongUsage } from '../peer.js';
+import { RefusedByApi } from '../refused.js';
 import { recordLines, tableLines } from '../table.js';
 import { accountsCommand, entriesCommand, movementCommand } from './movements.js';
 import { operate, type OperatorOptions } from './operator-call.js';
 import { currencyIn, environmentOption, walletIdIn } from './options.js';
-import { requireMerchant, type RegistryOptions } from './require-merchant.js';
 
 interface CreateOptions extends RegistryOptions, OperatorOptions {
   readonly merchant: string;
@@ -110,4 +113,42 @@ function walletLines(wallet: OperatorWallet): string[] {
     ['created', wallet.createdAt],
     ['created by', wallet.createdBy ?? 'unknown'],
   ]);
+}
+
+/** The options by which a merchant is looked up. */
+interface RegistryOptions {
+  readonly registry?: string;
+  readonly registryTokenFile?: string;
+  readonly registryCheck: boolean;
+  readonly config?: string;
+}
+
+const peer = { ...registryPeer, tokenOption: '--registry-token-file' } as const;
+
+/**
+ * Makes sure that there is such a merchant, which the services cannot know: a wallet of a mistyped id would take money that nobody
+ * can pay out.
+ * @throws OperatorError where the registry has none, or cannot be asked
+ */
+async function requireMerchant(id: string, options: RegistryOptions, env: Environment): Promise<void> {
+  if (!options.registryCheck) return;
+  const { registry: address, registryTokenFile: tokenFile, config } = options;
+  const client = new AdminClient(await registryAccess({ address, tokenFile, config }, env));
+  try {
+    await client.ask({ method: 'GET', path: ['merchants', id], expects: Type.Object({ id: Type.Literal(id) }) });
+  } catch (error) {
+    if (!(error instanceof RefusedByApi) || error.status !== 404) throw error;
+    throw new OperatorError(`The registry has no merchant ${id}, so no wallet was created: see merchants list.`);
+  }
+}
+
+async function registryAccess(options: AccessOptions, env: Environment) {
+  try {
+    return await accessOf(options, env, peer);
+  } catch (error) {
+    if (!(error instanceof WrongUsage)) throw error;
+    throw new WrongUsage(
+      `the merchant is looked up at the registry first, and ${error.message}. Where it cannot be reached from here: --no-registry-check`,
+    );
+  }
 }

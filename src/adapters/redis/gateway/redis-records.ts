@@ -1,0 +1,254 @@
+import type { Eventual } from '../../../gateway/eventual.js';
+import {
+  type Clock,
+  type HeldFigures,
+  KeyStoreUnavailable,
+  type RecordFigures,
+  type RecordRead,
+  type Records,
+} from '../../../gateway/ports.js';
+import {
+  type CompiledKey,
+  type CompiledMerchant,
+  compileKeyRecord,
+  compileMerchantRecord,
+  MalformedRecord,
+} from '../../../gateway/records.js';
+import { KnownKeys } from '../../cache/known-keys.js';
+import { type CacheLimits, RecordCache } from '../../cache/record-cache.js';
+import { ClusterLink } from './cluster-link.js';
+import type { RedisAddress } from '../connection.js';
+import { Outage, type OutageEvents } from '../outage.js';
+import { RecordNames } from '../record-names.js';
+import { readRecordText } from '../record-text.js';
+import type { LinkEvents, RecordsLink } from '../records-link.js';
+import { noSeals, type OnMalformed, SealCheck, type Seals } from '../seal.js';
+import { ServerLink } from '../server/server-link.js';
+import type { GatewayIdentity } from './acknowledgement-text.js';
+import type { AheadReaderOptions } from './ahead-reader.js';
+import { Heartbeat } from './heartbeat.js';
+import { inactiveAmong } from './inactive-memory.js';
+import { MissingRecords } from './missing-records.js';
+import { Preload, type PreloadEvents } from './preload.js';
+import { ProvenReads } from './proven-reads.js';
+import { RevisionFloor } from './revision-floor.js';
+import { noAnswer } from './standing.js';
+
+/** What the records in Redis are read with. */
+export interface RedisRecordsOptions extends OutageEvents {
+  readonly address: RedisAddress;
+  readonly prefix: string;
+  readonly cache: CacheLimits;
+  readonly identity: GatewayIdentity;
+  readonly clock: Clock;
+  /** What records have to be sealed with; left out: nothing is sealed. */
+  readonly seals?: Seals;
+  readonly onMalformed: OnMalformed;
+  /** Told of what operators should know, though requests are answered. */
+  readonly onNotice?: (notice: string) => void;
+  /** Told what the servers do when they are full (`maxmemory-policy`), each time that they can be asked again. */
+  readonly onPolicies?: (policies: readonly string[]) => void;
+  /** Why Redis does not answer, where that is known. */
+  readonly whyAway?: (() => string | null) | undefined;
+  /** All records are read before they are asked for, and this is told of it; undefined: none is. */
+  readonly preload?: PreloadEvents | undefined;
+}
+
+/** The contract's records in Redis, held in memory for as long as they are known to be true. */
+export class RedisRecords implements Records {
+  readonly #link: RecordsLink;
+  readonly #names: RecordNames;
+  readonly #heartbeat: Heartbeat;
+  readonly #missing: MissingRecords;
+  readonly #keys: RecordCache<CompiledKey>;
+  readonly #merchants: RecordCache<CompiledMerchant>;
+  readonly #known: KnownKeys;
+  readonly #floor: RevisionFloor;
+  readonly #preload: Preload | null;
+  readonly #seals: Seals;
+  readonly #onMalformed: OnMalformed;
+  readonly #whyAway: () => string | null;
+  readonly #refused = { malformed: 0, missing: 0, unsealed: 0, wrong_seal: 0, earlier_generation: 0 };
+
+  constructor(options: RedisRecordsOptions) {
+    const { address, cache, clock, identity, seals = noSeals } = options;
+    const onMalformed: OnMalformed = (storeKey, problem, reason) => {
+      this.#refused[reason] += 1;
+      options.onMalformed(storeKey, problem, reason);
+    };
+    const names = new RecordNames(options.prefix);
+    const check = new SealCheck(seals, onMalformed);
+    [this.#names, this.#onMalformed, this.#seals] = [names, onMalformed, seals];
+    this.#whyAway = options.whyAway ?? (() => null);
+    const outage = new Outage(options);
+    const events: LinkEvents = {
+      onChanged: (names) => {
+        this.#missing.changed(names);
+        this.#known.note(this.#names.lookupIdsOf(names));
+        if (this.#heartbeat.changed()) this.#drop(this.#names.lookupIdsOf(names), this.#names.merchantIdsOf(names));
+        if (names.includes(this.#names.meta)) this.#heartbeat.doubt();
+        else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
+      },
+      onEverythingChanged: () => {
+        this.#becomeStale();
+        this.#heartbeat.everythingChanged();
+      },
+      onListening: () => {
+        this.#missing.missed();
+        // What is held is dropped by the next beat, before that acknowledges a revision. Until then it may be served as stale.
+        void this.#heartbeat.beat();
+      },
+      onDeaf: () => {
+        this.#becomeStale();
+      },
+      onReady: () => {
+        options.onPolicies?.(this.#link.policies);
+        void this.#heartbeat.beat();
+      },
+    };
+    this.#link =
+      address.cluster === null
+        ? new ServerLink(address, names, events, outage.failed, seals)
+        : new ClusterLink(address, names, events, outage.failed);
+    this.#heartbeat = new Heartbeat({
+      ...{ link: this.#link, outage, names, identity, clock, seals: check },
+      checkMeta: seals.areOn ? check.require.bind(check, names.meta) : null,
+      maxStaleMilliseconds: cache.maxStaleMilliseconds,
+      onCaughtUp: (hasMissed) => {
+        if (hasMissed) this.#dropAll();
+        else for (const held of [this.#keys, this.#merchants]) held.closeLookUps();
+      },
+      onForget: () => {
+        this.#dropAll();
+      },
+      inactive: () => inactiveAmong(this.#keys.held(), this.#merchants.held()),
+      holds: () => this.#keys.figures.known.entries > 0,
+      onNotice: options.onNotice ?? (() => undefined),
+    });
+    this.#missing = new MissingRecords({
+      ...{ link: this.#link, reads: new ProvenReads(this.#link, this.#heartbeat), standing: this.#heartbeat.standing },
+      ...{ names, instanceId: identity.instanceId, seals },
+    });
+    // Held by their ids: a name would have to be made, and hashed, for each look-up.
+    this.#known = new KnownKeys(cache.maxEntries);
+    this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#readKey(id));
+    this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
+    this.#floor = new RevisionFloor(cache.maxEntries);
+    const read: AheadReaderOptions = {
+      ...{ link: this.#link, standing: this.#heartbeat.standing, environment: identity.environment },
+      ...{ names: this.#names, keys: this.#keys, merchants: this.#merchants, maxEntries: cache.maxEntries },
+      onSeen: (lookupIds) => {
+        this.#known.note(lookupIds);
+      },
+      compileKey: (name, text) => this.#compile(name, text, compileKeyRecord),
+      compileMerchant: (id, text) => this.#compile(this.#names.merchant(id), text, merchantOf(id)),
+    };
+    this.#preload = options.preload === undefined ? null : new Preload(read, options.preload);
+  }
+
+  key(lookupId: string): Eventual<RecordRead<CompiledKey>> {
+    return this.#keys.get(lookupId);
+  }
+
+  merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>> {
+    return this.#merchants.get(merchantId);
+  }
+
+  knowsKey(lookupId: string): boolean {
+    return this.#keys.remembers(lookupId) || this.#known.has(lookupId);
+  }
+
+  unavailableReason(): string | null {
+    const { reason } = this.#heartbeat;
+    return reason === noAnswer ? (this.#whyAway() ?? reason) : reason;
+  }
+
+  startingReason(): string | null {
+    return this.#heartbeat.firstGrant.reason;
+  }
+
+  cacheFigures(): RecordFigures {
+    const [keys, merchants] = [this.#keys.figures, this.#merchants.figures];
+    const sumOf = (half: 'known' | 'unknown'): HeldFigures => ({
+      entries: keys[half].entries + merchants[half].entries,
+      evictions: keys[half].evictions + merchants[half].evictions,
+    });
+    const held = { keys: keys.known.entries, merchants: merchants.known.entries };
+    const preload = this.#preload && { state: this.#preload.state, ...held, seen: this.#preload.seen };
+    return { known: sumOf('known'), unknown: sumOf('unknown'), preload, refused: this.#refused };
+  }
+
+  async close(): Promise<void> {
+    this.#preload?.close();
+    await this.#heartbeat.close();
+    this.#link.close();
+  }
+
+  #drop(lookupIds: readonly string[], merchantIds: readonly string[]): void {
+    const { last } = this.#heartbeat.standing;
+    for (const id of lookupIds) this.#floor.raise(this.#names.key(id), this.#keys.peek(id), last);
+    for (const id of merchantIds) this.#floor.raise(this.#names.merchant(id), this.#merchants.peek(id), last);
+    this.#keys.drop(lookupIds);
+    this.#merchants.drop(merchantIds);
+    this.#preload?.changed(lookupIds, merchantIds);
+  }
+
+  #becomeStale(): void {
+    this.#missing.missed();
+    this.#keys.becomeStale();
+    this.#merchants.becomeStale();
+  }
+
+  #dropAll(): void {
+    this.#keys.dropAll();
+    this.#merchants.dropAll();
+    this.#preload?.restart();
+  }
+
+  async #readKey(id: string): Promise<CompiledKey | KeyStoreUnavailable | null> {
+    const key = await this.#read(this.#names.key(id), compileKeyRecord);
+    if (key !== null) this.#known.note([id]);
+    return key;
+  }
+
+  /** A merchant is asked for because a key names it: one that is not there is damage, and whoever has the key gets 503. */
+  async #readMerchant(id: string): Promise<CompiledMerchant | KeyStoreUnavailable | null> {
+    const name = this.#names.merchant(id);
+    const merchant = await this.#read(name, merchantOf(id));
+    if (merchant === null) this.#onMalformed(name, 'it is not there, and a key names it', 'missing');
+    return merchant;
+  }
+
+  async #read<Compiled extends { readonly revision: number }>(
+    name: string,
+    compile: (value: unknown) => Compiled,
+  ): Promise<Compiled | KeyStoreUnavailable | null> {
+    return this.#compile(name, await this.#missing.text(name), compile);
+  }
+
+  #compile<Compiled extends { readonly revision: number }>(
+    name: string,
+    text: string | null,
+    compile: (value: unknown) => Compiled,
+  ): Compiled | KeyStoreUnavailable | null {
+    try {
+      const { generation } = this.#heartbeat.standing;
+      const record = text === null ? null : compile(readRecordText(this.#seals, name, text, generation));
+      this.#floor.check(name, record, generation);
+      return record;
+    } catch (error) {
+      if (!(error instanceof MalformedRecord)) throw error;
+      this.#onMalformed(name, error.message, error.reason);
+      return new KeyStoreUnavailable(error.message, { cause: error });
+    }
+  }
+}
+
+/** Reads the record of this merchant, and takes another one's for damaged. */
+function merchantOf(id: string): typeof compileMerchantRecord {
+  return (value) => {
+    const merchant = compileMerchantRecord(value);
+    if (merchant.merchantId !== id) throw new MalformedRecord(`the record of merchant ${id} is another merchant's`);
+    return merchant;
+  };
+}

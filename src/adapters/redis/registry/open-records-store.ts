@@ -1,0 +1,22 @@
+import type { RecordsStore } from '../../../gateway/store-ports.js';
+import { ClusterRecordsStore } from './cluster-records-store.js';
+import type { RedisAddress } from '../connection.js';
+import type { OutageEvents } from '../outage.js';
+import { RedisRecordsStore } from './redis-records-store.js';
+import { noSeals } from '../seal.js';
+import type { Seals } from '../seal.js';
+
+/** A store that ends its connections when it is closed. */
+export interface OpenedRecordsStore extends RecordsStore {
+  close(): Promise<void>;
+}
+
+/** Opens the gateways' store in Redis, as the registry writes it. @param seals what it seals records with */
+export function openRecordsStore(
+  address: RedisAddress,
+  prefix: string,
+  events: OutageEvents,
+  seals: Seals = noSeals,
+): OpenedRecordsStore {
+  return new (address.cluster === null ? RedisRecordsStore : ClusterRecordsStore)(address, prefix, events, seals);
+}

@@ -1,0 +1,229 @@
+import type { Socket } from 'node:net';
+import type { Redis } from 'ioredis';
+import { MalformedRecord } from '../../../gateway/records.js';
+import { connectRedis, openAnew, type RedisAddress } from '../connection.js';
+import { namesOfStep, type RecordNames, scanPages } from '../record-names.js';
+import { damagedText } from '../record-text.js';
+import { type AcknowledgementText, type LinkEvents, type RecordsLink, StoreUnseeded } from '../records-link.js';
+import { noSeals, type Seals } from '../seal.js';
+import { generationOf } from '../store-state.js';
+import { InvalidationListener } from './invalidation-listener.js';
+import { factsOf, SameServer } from './same-server.js';
+import { SentinelMajority } from './sentinel-majority.js';
+
+/** A server that is not the master is left this often: its name, or most sentinels, may lead there still. */
+const leavingMilliseconds = 1_000;
+
+/** The records on one server, or on that which the sentinels name. */
+export class ServerLink implements RecordsLink {
+  readonly #address: RedisAddress;
+  readonly #onError: (error: Error) => void;
+  readonly #redis: Redis;
+  readonly #listening: Redis;
+  readonly #listener: InvalidationListener;
+  readonly #same: SameServer;
+  readonly #names: RecordNames;
+  readonly #seals: Seals;
+  readonly #sentinels: SentinelMajority | null;
+  #replicas: ReplicaWitness | null = null;
+  /** The connections that lead to a server which the sentinels do not name. */
+  #misplacedEpoch: number | null = null;
+  #leftAt = -Infinity;
+
+  /** @param seals a store is seeded where its meta record may be believed */
+  constructor(
+    address: RedisAddress,
+    names: RecordNames,
+    events: LinkEvents,
+    onError: (error: Error) => void,
+    seals = noSeals,
+  ) {
+    [this.#names, this.#seals] = [names, seals];
+    [this.#address, this.#onError] = [address, onError];
+    this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
+    this.#redis = connectRedis(address, onError);
+    this.#listening = connectRedis(address, onError);
+    this.#listener = new InvalidationListener(this.#listening, names.tracked, events);
+    this.#same = new SameServer(this.#redis, this.#listening, events.onReady);
+    this.#redis.on('ready', events.onReady);
+  }
+
+  get hearing(): boolean {
+    return this.#listener.hearing && this.#same.holds;
+  }
+
+  get epoch(): number {
+    return this.#listener.epoch + this.#same.epoch;
+  }
+
+  get servers(): readonly (string | null)[] | null {
+    const { facts } = this.#same;
+    return facts && [facts.runId];
+  }
+
+  get policies(): readonly string[] {
+    const policy = this.#same.facts?.policy ?? null;
+    return policy === null ? [] : [policy];
+  }
+
+  get partLost(): string | null {
+    return this.#misplacedEpoch === this.epoch ? 'most sentinels name another server as the master' : null;
+  }
+
+  /** Not in a transaction, which a server that is full refuses; the generation is read first, and no later revision is its own. */
+  readState(): Promise<[string | null, string | null]> {
+    return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
+  }
+
+  async catchUp(): Promise<void> {
+    if (!this.#same.holds) throw new Error('changes are not heard of from the server that records are read from');
+    await this.#listener.catchUp();
+  }
+
+  async write({ name, text, lifetimeMilliseconds }: AcknowledgementText): Promise<void> {
+    await this.#redis.set(name, text, 'PX', lifetimeMilliseconds);
+  }
+
+  async acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null> {
+    const [, grant] = await Promise.all([this.write(acknowledgement), this.#get(grantName)]);
+    return grant;
+  }
+
+  /** Sentinels promote one of the replicas that they know; without them whoever likes promotes one that the registry has seen. */
+  witness(replicas: number): 'none' | 'others' {
+    return this.#sentinels === null && this.#expected(replicas) === 0 ? 'none' : 'others';
+  }
+
+  async confirm(acknowledgement: AcknowledgementText, replicas: number): Promise<boolean> {
+    const runId = this.#same.facts?.runId ?? null;
+    if (this.#sentinels === null) {
+      this.#replicas ??= new ReplicaWitness(this.#address, this.#onError);
+      return this.#replicas.confirms(acknowledgement, this.#expected(replicas), runId);
+    }
+    const { epoch } = this;
+    const verdict = await this.#sentinels.judge(this.#redis);
+    if (this.epoch !== epoch) return false;
+    this.#misplacedEpoch = verdict === 'another' ? epoch : null;
+    if (verdict === 'another') this.#leave();
+    return verdict === 'this';
+  }
+
+  async read(name: string, generation: string): Promise<string | null> {
+    this.#gather();
+    const text = await this.#get(name);
+    if (text === null) await this.#requireSeeded(generation);
+    return text;
+  }
+
+  heard(): Promise<void> {
+    return this.#listener.catchUp();
+  }
+
+  text(name: string): Promise<string | null> {
+    return this.#get(name);
+  }
+
+  names(prefix: string): AsyncGenerator<readonly string[]> {
+    return scanPages(this.#redis, prefix, namesOfStep);
+  }
+
+  readSome(names: readonly string[]): Promise<(string | null)[]> {
+    return this.#redis.mget(...names);
+  }
+
+  async remove(name: string): Promise<void> {
+    await this.#redis.del(name);
+  }
+
+  close(): void {
+    this.#redis.disconnect();
+    this.#listening.disconnect();
+    this.#sentinels?.close();
+    this.#replicas?.close();
+  }
+
+  /** Without Sentinel every replica may have been promoted. The operator knows of those that INFO hides, and of those that are gone. */
+  #expected(replicas: number): number {
+    return this.#address.replicas ?? replicas;
+  }
+
+  /** Opened anew, the connections lead to the server that the sentinels name. */
+  #leave(): void {
+    if (performance.now() - this.#leftAt < leavingMilliseconds) return;
+    this.#leftAt = performance.now();
+    this.#onError(new Error('most sentinels name another server as the master; it is connected to'));
+    for (const redis of [this.#redis, this.#listening]) openAnew(redis);
+  }
+
+  #get(name: string): Promise<string | null> {
+    return this.#redis.get(name).catch(damagedText);
+  }
+
+  /** Has what is asked for in one turn go out together: a write for each would wake Redis as often, and cost twice the rest. */
+  #gather(): void {
+    const stream = this.#redis.stream as Socket | undefined; // there is none before the first connection
+    if (stream === undefined || stream.writableCorked > 0) return;
+    stream.cork();
+    setImmediate(() => {
+      stream.uncork();
+    });
+  }
+
+  /** That a record is not there is an answer only if the store was seeded all the while, and with the same records. */
+  async #requireSeeded(generation: string): Promise<void> {
+    const meta = await this.#get(this.#names.meta);
+    try {
+      const check = (text: string): void => {
+        this.#seals.require(this.#names.meta, text);
+      };
+      if (generationOf(meta, check) === generation) return;
+    } catch (error) {
+      if (!(error instanceof MalformedRecord)) throw error;
+    }
+    throw new StoreUnseeded();
+  }
+}
+
+/**
+ * Where no Sentinel tells which server is the master: a replica that has what is written here has not taken its place. All of
+ * them are asked, over a connection of its own: a wait would hold up what comes behind it, and says nothing where nothing was written.
+ */
+class ReplicaWitness {
+  readonly #redis: Redis;
+  readonly #waitMilliseconds: number;
+  #runId: string | null = null;
+
+  constructor(address: RedisAddress, onError: (error: Error) => void) {
+    this.#waitMilliseconds = Math.ceil(address.commandTimeoutMilliseconds / 2);
+    this.#redis = connectRedis(address, onError);
+    this.#redis.on('close', () => (this.#runId = null));
+    this.#redis.on('ready', () => {
+      const { stream } = this.#redis;
+      factsOf(this.#redis)
+        .then(({ runId }) => {
+          if (this.#redis.stream === stream && this.#redis.status === 'ready') this.#runId = runId;
+        })
+        .catch(() => stream.destroy());
+    });
+  }
+
+  /** Whether so many replicas have what was written after this was called to the server with this run id. Never rejects. */
+  async confirms({ name, text, lifetimeMilliseconds }: AcknowledgementText, replicas: number, runId: string | null) {
+    if (runId === null || this.#runId !== runId) return false;
+    try {
+      const results = await this.#redis
+        .pipeline()
+        .set(name, text, 'PX', lifetimeMilliseconds)
+        .wait(replicas, this.#waitMilliseconds)
+        .exec();
+      const [written, waited] = results ?? [];
+      return written?.[0] === null && waited?.[0] === null && Number(waited[1]) >= replicas;
+    } catch {
+      return false;
+    }
+  }
+
+  close(): void {
+    this.#redis.disconnect();
+  }
+}

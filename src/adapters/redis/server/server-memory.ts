@@ -1,0 +1,40 @@
+import type { Redis } from 'ioredis';
+import type { StoreMemory } from '../../../gateway/store-ports.js';
+
+/** What servers do when they are full, and how often they have done it. Rejects for no answer. */
+export async function memoryOf(servers: readonly Redis[]): Promise<StoreMemory> {
+  const each = await Promise.all(
+    servers.map(async (redis) => {
+      const [memory, stats] = await Promise.all([sectionOf(redis, 'memory'), sectionOf(redis, 'stats')]);
+      return {
+        ...{ policy: policyIn(memory), evictedKeys: numberIn(stats, 'evicted_keys') },
+        // 0 is no limit.
+        maxMemory: numberIn(memory, 'maxmemory') || Infinity,
+      };
+    }),
+  );
+  return {
+    policies: [...new Set(each.flatMap(({ policy }) => policy ?? []))],
+    evictedKeys: each.reduce((sum, { evictedKeys }) => sum + evictedKeys, 0),
+    maxMemory: each.reduce((sum, { maxMemory }) => sum + maxMemory, 0),
+  };
+}
+
+/** The policy that INFO names; null where it names none. */
+export function policyIn(memory: string): string | null {
+  return /^maxmemory_policy:([\w-]+)\r?$/m.exec(memory)?.[1] ?? null;
+}
+
+function numberIn(section: string, field: string): number {
+  return Number(new RegExp(`^${field}:(\\d{1,15})\\r?$`, 'm').exec(section)?.[1] ?? 0);
+}
+
+/** A part of what a server says of itself; nothing where it may not be asked. */
+export async function sectionOf(redis: Redis, section: string): Promise<string> {
+  try {
+    return await redis.info(section);
+  } catch (error) {
+    if (error instanceof Error && error.name === 'ReplyError') return '';
+    throw error;
+  }
+}

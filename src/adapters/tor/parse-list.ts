@@ -1,0 +1,143 @@
+import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
+import Type, { Compile } from '../../typebox/typebox.js';
+import { ExitListRefused } from './exit-source.js';
+
+/**
+ * The addresses in a list of Tor exits, one after the other, as they are read. Its format is told by its content: lines
+ * (`torbulkexitlist` and `exit-addresses`), CSV, or the JSON of Onionoo's details.
+ * @throws ExitListRefused at the first thing that is no part of the format: half a list is none
+ */
+export function parseExitList(text: string): Generator<IpAddress> {
+  const beginning = text.trimStart();
+  if (beginning.startsWith('<'))
+    throw new ExitListRefused('html', 'it is an HTML or XML page, not a list of Tor exits');
+  if (beginning.startsWith('{')) return addressesInOnionooDetails(beginning);
+  return isCsv(text) ? addressesInCsv(text) : addressesInLines(text);
+}
+
+/** What the column with the address is called, in small letters without blanks and signs. */
+const addressColumns: ReadonlySet<string> = new Set(['ip', 'ipaddr', 'ipaddress', 'address', 'exitaddress']);
+const maxColumns = 64;
+
+/** Says whether a text is a table: its first line names columns. */
+function isCsv(text: string): boolean {
+  const [heading] = contentLines(text);
+  return heading?.content.includes(',') === true;
+}
+
+/** The addresses of a table whose heading names a column of addresses, such as `fingerprint, ipaddr, port`. */
+function* addressesInCsv(text: string): Generator<IpAddress> {
+  let width = 0;
+  let column = -1;
+  for (const { content, number } of contentLines(text)) {
+    const cells = content.split(',', maxColumns + 1).map((cell) => cell.trim().replace(/^"([^"]*)"$/, '$1'));
+    if (column === -1) {
+      width = cells.length;
+      column = cells.findIndex((name) => addressColumns.has(name.toLowerCase().replaceAll(/[ _-]/g, '')));
+      if (column === -1 || width > maxColumns) {
+        throw new ExitListRefused('malformed', `line ${number} is no address, and names no column "ip" or "address"`);
+      }
+      continue;
+    }
+    const address = cells.length === width ? parseIpAddress(cells[column] ?? '') : null;
+    if (address === null) {
+      throw new ExitListRefused('malformed', `line ${number} has no address in the column that line 1 names`);
+    }
+    yield address;
+  }
+}
+
+/** A line of the exit-addresses format that was not cut off: its time is behind its address. */
+const exitLine = /^ExitAddress (?<address>\S+) \d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$/;
+/** The lines of the exit-addresses format that hold no address. */
+const relayLine = /^(?:ExitNode|Published|LastStatus) /;
+
+/** A line of a list that means something, and its number. */
+interface ContentLine {
+  readonly content: string;
+  readonly number: number;
+}
+
+/** The lines that are neither blank nor a comment (`#`), without the blanks around them. */
+function* contentLines(text: string): Generator<ContentLine> {
+  let number = 0;
+  for (let start = 0; start <= text.length;) {
+    const end = text.indexOf('\n', start);
+    const line = text.slice(start, end === -1 ? text.length : end).trim();
+    number += 1;
+    if (line !== '' && !line.startsWith('#')) yield { content: line, number };
+    start = end === -1 ? text.length + 1 : end + 1;
+  }
+}
+
+/** The addresses of a list with one a line (`torbulkexitlist`), or with `ExitAddress` lines in blocks (`exit-addresses`). */
+function* addressesInLines(text: string): Generator<IpAddress> {
+  for (const { content, number } of contentLines(text)) {
+    if (relayLine.test(content)) continue;
+    const address = parseIpAddress(exitLine.exec(content)?.groups?.address ?? content);
+    if (address === null) {
+      throw new ExitListRefused('malformed', `line ${number} is neither an address nor a line of Tor's exit list`);
+    }
+    yield address;
+  }
+}
+
+/** The part of Onionoo's details that matters; all else in it is ignored. */
+const details = Compile(
+  Type.Object({
+    relays: Type.Array(
+      Type.Object({
+        flags: Type.Array(Type.String({ maxLength: 64 }), { maxItems: 64 }),
+        or_addresses: Type.Array(Type.String({ maxLength: 64 }), { maxItems: 64 }),
+        exit_addresses: Type.Optional(Type.Array(Type.String({ maxLength: 64 }), { maxItems: 1024 })),
+      }),
+    ),
+  }),
+);
+
+/** `192.0.2.1:9001` or `[2001:db8::1]:9001`. */
+const orAddress = /^(?:\[(?<ipv6>[^\]]+)\]|(?<ipv4>[^:]+)):\d{1,5}$/;
+
+/**
+ * The addresses of the relays with the flag Exit: those that they listen on, which are the only ones to tell of IPv6, and
+ * those that they were seen to leave by. Other relays carry nobody out of Tor, and may be anybody's home.
+ */
+function* addressesInOnionooDetails(text: string): Generator<IpAddress> {
+  for (const [index, { flags, or_addresses, exit_addresses = [] }] of parse(text).relays.entries()) {
+    if (!flags.includes('Exit')) continue;
+    for (const listening of or_addresses) {
+      const { ipv4, ipv6 } = orAddress.exec(listening)?.groups ?? {};
+      yield addressIn(ipv6 ?? ipv4 ?? '', index);
+    }
+    for (const leaving of exit_addresses) yield addressIn(leaving, index);
+  }
+}
+
+function addressIn(text: string, relay: number): IpAddress {
+  const address = parseIpAddress(text);
+  if (address === null) throw new ExitListRefused('malformed', `relay ${relay + 1} has an address that is none`);
+  return address;
+}
+
+function parse(text: string) {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new ExitListRefused('malformed', 'it begins as JSON and is none: it may have been cut off', { cause: error });
+  }
+  if (details.Check(value)) return value;
+  throw new ExitListRefused(
+    'malformed',
+    "it is JSON, but not Onionoo's details: expected relays, each with flags and or_addresses",
+  );
+}
+
+/** @throws ExitListRefused for bytes that are no text */
+export function decodeList(bytes: Buffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch (error) {
+    throw new ExitListRefused('malformed', 'it is not UTF-8 text', { cause: error });
+  }
+}

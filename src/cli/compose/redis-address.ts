@@ -1,0 +1,73 @@
+import type { RedisAddress, SentinelAccess } from '../../adapters/redis/connection.js';
+import type { OutageEvents } from '../../adapters/redis/outage.js';
+import { OperatorError } from '../../config/operator-error.js';
+import { readOperatorFile, alwaysSecret } from '../../config/operator-file.js';
+import type { Config } from '../../config/schema.js';
+import type { Logger } from '../../telemetry/logger.js';
+
+const maxPasswordBytes = 4096;
+const maxPemBytes = 1024 * 1024;
+
+/** Where Redis is, with the secrets that the configuration names by their files. */
+export async function redisAddressOf(redis: Config['keyStore']['redis']): Promise<RedisAddress> {
+  const { url, sentinel, cluster, username, passwordFile, caFile, commandTimeoutMilliseconds, replicas } = redis;
+  return {
+    url,
+    sentinels: sentinel === null ? null : sentinel.servers.map(serverOf),
+    sentinelAccess: sentinel === null ? null : await sentinelAccessOf(sentinel, url),
+    masterName: sentinel?.masterName ?? '',
+    cluster: cluster === null ? null : cluster.map(serverOf),
+    username,
+    password: await readPassword(passwordFile, 'The password of Redis'),
+    ca: caFile === null ? null : await readOperatorFile(caFile, 'The CA certificate', maxPemBytes),
+    commandTimeoutMilliseconds,
+    replicas,
+  };
+}
+
+type Sentinel = NonNullable<Config['keyStore']['redis']['sentinel']>;
+
+async function sentinelAccessOf({ username, passwordFile, tls }: Sentinel, url: string): Promise<SentinelAccess> {
+  const password = await readPassword(passwordFile, 'The password of the sentinels');
+  return { username, password, isSecure: tls ?? url.startsWith('rediss:') };
+}
+
+async function readPassword(file: string | null, what: string): Promise<string | null> {
+  if (file === null) return null;
+  const contents = await readOperatorFile(file, what, maxPasswordBytes, alwaysSecret);
+  const password = contents.toString('utf8').replace(/\r?\n$/, '');
+  if (password === '') throw new OperatorError(`${what} ${file} is empty: write the password into it.`);
+  return password;
+}
+
+function serverOf(text: string): { host: string; port: number } {
+  const colon = text.lastIndexOf(':');
+  return { host: text.slice(0, colon).replace(/^\[(.*)\]$/, '$1'), port: Number(text.slice(colon + 1)) };
+}
+
+/** Logs the beginning and the end of an outage of Redis, however many attempts fail in between. */
+export function redisOutageLog(log: Logger): OutageEvents {
+  return {
+    onLost: (reason) => {
+      log.warn({ reason: reason.message }, 'Redis is lost; it is tried again until it is found');
+    },
+    onFound: (lostForMilliseconds) => {
+      log.info({ lostForMilliseconds }, 'Redis is found again');
+    },
+  };
+}
+
+/** Logs once that Redis is set to evict what must not be missing; again after it was set right. */
+export function evictionLog(log: Logger): (policies: readonly string[]) => void {
+  let told = '';
+  return (policies) => {
+    if (policies.length === 0) return; // not known yet
+    const wrong = policies.filter((policy) => policy !== 'noeviction').join(', ');
+    if (wrong !== '' && wrong !== told)
+      log.warn(
+        { maxmemoryPolicy: wrong },
+        'Redis may evict records or acknowledgements: set maxmemory-policy noeviction',
+      );
+    told = wrong;
+  };
+}

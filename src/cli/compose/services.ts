@@ -1,0 +1,81 @@
+import { createLocalJWKSet, createRemoteJWKSet } from 'jose';
+import { readPublicKeys } from '../../adapters/identity/signing-keys.js';
+import type { Config } from '../../config/schema.js';
+import { createRouteTable } from '../../edge/request/routes.js';
+import { readCertificate } from '../../edge/tls/certificate.js';
+import { readToken } from '../../rest/bearer-token.js';
+import { type AssertionVerifier, createAssertionVerifier } from '../../services/assertion-verifier.js';
+import { type OperatorsListener, type RunningServices, startServices } from '../../services/start-services.js';
+import type { Logger } from '../../telemetry/logger.js';
+import type { Build } from '../../telemetry/process-metrics.js';
+import { systemClock, systemTimers } from './system-clock.js';
+
+/** Starts the backing services as the configuration has them. @param mayCreate whether a database that is not there is made */
+export async function startConfiguredServices(
+  config: Config,
+  logger: Logger,
+  { mayCreate = true, build }: { readonly mayCreate?: boolean; readonly build?: Build } = {},
+): Promise<RunningServices> {
+  const { listen, database, bank, operators } = config.services;
+  const { url: databaseUrl, ...pool } = database;
+  const { delaySeconds, failingAccounts } = bank;
+  return startServices({
+    ...listen,
+    ...{
+      databaseUrl,
+      pool,
+      mayCreate,
+      build,
+      assertions: await openAssertionVerifier(config),
+      hosts: new Set(Object.values(config.upstreams).map(({ url }) => new URL(url).hostname)),
+      clock: systemClock,
+      timers: systemTimers,
+      logger,
+    },
+    bank: { delayMilliseconds: delaySeconds * 1000, failingAccounts },
+    operators: await operatorsListener(operators),
+  });
+}
+
+/**
+ * Where operators are listened to. Null where there is no token: then nobody is let in, so nobody is listened to.
+ * @throws OperatorError for a token or a certificate that cannot be used
+ */
+export async function operatorsListener({
+  listen,
+  tokenFile,
+}: Config['services']['operators']): Promise<OperatorsListener | null> {
+  if (tokenFile === null) return null;
+  const token = await readToken(tokenFile, 'services.operators.tokenFile');
+  const { host, port, certFile, keyFile } = listen;
+  const isPlain = certFile === null || keyFile === null;
+  return { host, port, token, tls: isPlain ? null : await readCertificate(certFile, keyFile) };
+}
+
+const fetchTimeoutMilliseconds = 5_000;
+/** What the former release signs for where `identity.audience` is absent. */
+const formerDefaultAudience = 'merchant-gateway';
+
+/**
+ * Opens what the backing services check the gateway's signature with; null where the configuration names no key.
+ * @throws OperatorError
+ */
+export async function openAssertionVerifier(config: Config): Promise<AssertionVerifier | null> {
+  const { signingKeyFile, publishedKeyFiles, publicKeysUrl, issuer, audience } = config.identity;
+  const routeOf = createRouteTable({ basePath: '', routes: config.routes });
+  const upstreamOf = (path: string): string | null => {
+    const found = routeOf(path);
+    return 'route' in found ? found.route.upstream : null;
+  };
+  const former = audience ?? formerDefaultAudience;
+  // An assertion for an upstream of that name would pass for one of the former release, at every other upstream.
+  const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
+  const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
+  if (publicKeysUrl !== null) {
+    const keys = createRemoteJWKSet(new URL(publicKeysUrl), { timeoutDuration: fetchTimeoutMilliseconds });
+    return createAssertionVerifier({ keys, ...known });
+  }
+  if (signingKeyFile === null) return null;
+  const keys = createLocalJWKSet(await readPublicKeys({ signingKeyFile, publishedKeyFiles }));
+  return createAssertionVerifier({ keys, ...known });
+}

@@ -1,0 +1,218 @@
+import type { AddressInfo } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { Command } from 'commander';
+import { loadConfig } from '../../config/load.js';
+import { fitToMemory } from '../../config/memory-plan.js';
+import { OperatorError } from '../../config/operator-error.js';
+import type { Config, DeepPartial } from '../../config/schema.js';
+import { lookupIdOf } from '../../gateway/api-key.js';
+import type { Records } from '../../gateway/ports.js';
+import { startGateway } from '../../edge/start-gateway.js';
+import type { Environment } from '../../policy/key-format.js';
+import { readToken } from '../../rest/bearer-token.js';
+import { createLogger } from '../../telemetry/logger.js';
+import Type from '../../typebox/typebox.js';
+import { AdminClient } from '../admin/admin-client.js';
+import type { CommandIo } from '../command-io.js';
+import { openPorts } from '../compose/gateway-ports.js';
+import { readPepper } from '../compose/key-secrets.js';
+import { DataDirectory } from './data-directory.js';
+import { welcomeText } from './welcome.js';
+import { drainGateway, runServer, saveMilliseconds } from '../run-server.js';
+
+interface DevOptions {
+  readonly config?: string;
+  readonly dataDir?: string;
+  readonly resetKey?: true;
+  readonly json?: true;
+}
+
+const pollMilliseconds = 10;
+const longestWaitMilliseconds = 10_000;
+const exampleExits = fileURLToPath(new URL('../../../tor-exit-list/example-snapshot.txt', import.meta.url));
+
+/** `dev`: gateway, registry and backing services in one process on embedded stores, with a demo merchant. */
+export function devCommand(io: Pick<CommandIo, 'out'>): Command {
+  return new Command('dev')
+    .description('try everything out: everything in one process, self-signed TLS, a demo merchant')
+    .option('--config <file>', 'configuration file; what it leaves out is set up for this machine alone')
+    .option('--data-dir <dir>', 'keep certificate, records and data there; without it they end with the process')
+    .option('--reset-key', "replace the demo merchant's key by a new one, and show that")
+    .option('--json', 'print addresses, files, ids and key as JSON, in place of the lines to paste')
+    .action((options: DevOptions) => dev(options, io));
+}
+
+async function dev(
+  { config: file, dataDir, resetKey, json }: DevOptions,
+  { out }: Pick<CommandIo, 'out'>,
+): Promise<void> {
+  const now = new Date();
+  const directory = await DataDirectory.open(dataDir ?? null);
+  const config = await directory.orClose(() => loadConfig({ file, presets: presetsFor(directory) }));
+  const log = createLogger(config.log.level);
+  // Here and not above: the commands that are no server of these need no SQL.
+  const { startEmbeddedRegistry } = await import('./embedded-registry.js');
+  const { startConfiguredServices } = await import('../compose/services.js');
+  const { seedDemo } = await import('../../services/demo.js');
+  // Its terminal was closed: nobody is left to see what it prints, or to end it.
+  process.on('SIGHUP', () => process.kill(process.pid, 'SIGTERM'));
+  await runServer(config, log, async (closeLater, saveAnyhow) => {
+    closeLater(() => directory.close());
+    await directory.ensureCertificate(now);
+    await directory.ensureAdminToken();
+    await directory.ensureOperatorsToken();
+    await directory.ensureSigningKey();
+    await directory.ensureLogSecret();
+    await directory.ensureRecordSecret();
+    const embedded = await startEmbeddedRegistry(config, log, {
+      temporaryPrefix: directory.kept ? null : directory.redisPrefix,
+    });
+    closeLater(() => embedded.close());
+    const registryUrl = embedded.registry.url;
+    const token = await readToken(config.registry.tokenFile, 'registry.tokenFile');
+    const admin = new AdminClient({ address: new URL(registryUrl), token });
+    const { environment } = config;
+    const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
+
+    const services = await startConfiguredServices(config, log);
+    closeLater(() => services.close());
+    const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
+
+    // The services may have taken a free port, so what leads to them is known only now.
+    const upstream = { url: services.url, readsBodies: true };
+    const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
+    const wired = fitToMemory(loadConfig({ file, presets: { ...presetsFor(directory), upstreams } }));
+    const ports = await openPorts(wired, log, { records: embedded.records });
+    saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
+    const gateway = await startGateway(wired, ports);
+    closeLater(() => drainGateway(gateway, ports.accessLog));
+    await untilAvailable(embedded.records, config);
+    if (key !== null)
+      await untilKnown(embedded.records, lookupIdOf(key, await readPepper(config.keys.pepperFile)), config);
+
+    const { https, http, management } = gateway.addresses;
+    if (https === null) throw new OperatorError('dev shows the API over TLS: leave listen.https as it is.');
+    const welcome = {
+      baseUrl: `${urlOf('https', https)}${wired.basePath}`,
+      plainUrl: http && urlOf('http', http),
+      managementUrl: management && urlOf('http', management),
+      servicesUrl: services.url,
+      operatorsUrl: services.operatorsUrl,
+      operatorsTokenFile: config.services.operators.tokenFile ?? directory.operatorsTokenFile,
+      environment,
+      registryUrl,
+      adminTokenFile: config.registry.tokenFile ?? directory.adminTokenFile,
+      dataDirectory: directory.path,
+      kept: directory.kept,
+      certFile: wired.listen.https?.certFile ?? directory.certFile,
+      accessLog: wired.accessLog.destination,
+      logSecretFile: wired.accessLog.secretFile ?? directory.logSecretFile,
+      merchantId,
+      walletId,
+      key,
+    };
+    out(json === true ? `${JSON.stringify(welcome)}\n` : welcomeText(welcome));
+  });
+}
+
+/** What `dev` sets up where the configuration file says nothing: this machine alone, and files in its directory. */
+function presetsFor(directory: DataDirectory): DeepPartial<Config> {
+  const { certFile, keyFile } = directory;
+  const redisUrl = process.env.REDIS_URL;
+  return {
+    listen: { https: { host: '127.0.0.1', port: 8443, certFile, keyFile }, http: { host: '127.0.0.1', port: 8080 } },
+    keyStore:
+      redisUrl === undefined
+        ? { kind: 'memory' }
+        : { kind: 'redis', redis: { url: redisUrl, prefix: directory.redisPrefix } },
+    keys: { recordSecretFile: directory.recordSecretFile },
+    registry: { database: { url: `sqlite:${directory.file('registry.db')}` }, tokenFile: directory.adminTokenFile },
+    // A first try works without a network.
+    torExits: {
+      sources: [exampleExits],
+      allowReserved: true,
+      maxAgeHours: 8760,
+      snapshotFile: directory.file('tor-exits.json'),
+    },
+    identity: { signingKeyFile: directory.signingKeyFile },
+    services: {
+      database: { url: `sqlite:${directory.file('services.db')}` },
+      operators: { listen: { port: 0 }, tokenFile: directory.operatorsTokenFile },
+    },
+    accessLog: { destination: directory.file('access.log'), secretFile: directory.logSecretFile },
+    log: { level: 'warn' },
+  };
+}
+
+const anotherPrefix = 'choose another keyStore.redis.prefix, or leave it out.';
+
+/** Waits for the registry's first projection, so that the first pasted line is not too early. */
+async function untilAvailable(records: Records, { keyStore: { kind, redis } }: Config): Promise<void> {
+  for (let waited = 0; records.unavailableReason() !== null; waited += pollMilliseconds) {
+    if (waited > longestWaitMilliseconds)
+      throw new OperatorError(
+        `The records are not there: ${records.unavailableReason() ?? ''}.` +
+          (kind === 'redis'
+            ? ` If the records ${redis.prefix}* in Redis are another registry's: ${anotherPrefix}`
+            : ''),
+      );
+    await setTimeout(pollMilliseconds);
+  }
+}
+
+/** Waits for the first key. A store that is another registry's stays without it, and each request with it would be 401. */
+async function untilKnown(records: Records, lookupId: string, config: Config): Promise<void> {
+  for (let waited = 0; (await records.key(lookupId)).record === null; waited += pollMilliseconds) {
+    if (waited > longestWaitMilliseconds)
+      throw new OperatorError(
+        `The new key does not reach the gateway. If the records ${config.keyStore.redis.prefix}* in Redis are another registry's: ${anotherPrefix}`,
+      );
+    await setTimeout(pollMilliseconds);
+  }
+}
+
+function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
+  return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+}
+
+/** The demo merchant, and its key, where it was made just now. */
+interface DemoMerchant {
+  readonly merchantId: string;
+  /** Null where the key was shown in an earlier run. */
+  readonly key: string | null;
+}
+
+const name = 'Demo Merchant';
+const merchant = Type.Object({ id: Type.String(), name: Type.String() });
+const storedKey = Type.Object({ keyId: Type.String(), environment: Type.String(), status: Type.String() });
+const shownKey = Type.Object({ key: Type.String() });
+
+/** Makes the merchant that `dev` begins with, through the admin API as anybody would; finds it where it is there. */
+async function ensureDemoMerchant(
+  registry: AdminClient,
+  environment: Environment,
+  resetKey: boolean,
+): Promise<DemoMerchant> {
+  const query = { name };
+  const found = await registry.ask({ method: 'GET', path: ['merchants'], query, expects: Type.Array(merchant) });
+  const existing = found.data.find((one) => one.name === name);
+  const merchantId = existing?.id ?? (await createMerchant(registry));
+
+  const path = ['merchants', merchantId, 'keys'];
+  const { data: keys } = await registry.ask({ method: 'GET', path, expects: Type.Array(storedKey) });
+  const key = keys.find((one) => one.environment === environment && one.status === 'ACTIVE');
+  if (key !== undefined && !resetKey) return { merchantId, key: null };
+  const made =
+    key === undefined
+      ? await registry.ask({ method: 'POST', path, body: { environment }, expects: shownKey })
+      : await registry.ask({ method: 'POST', path: ['keys', key.keyId, 'reset'], body: {}, expects: shownKey });
+  return { merchantId, key: made.data.key };
+}
+
+async function createMerchant(registry: AdminClient): Promise<string> {
+  const body = { name, status: 'ACTIVE', goLive: true };
+  const { data } = await registry.ask({ method: 'POST', path: ['merchants'], body, expects: merchant });
+  if (data.name !== name) throw new OperatorError('The registry made another merchant than the demo.');
+  return data.id;
+}

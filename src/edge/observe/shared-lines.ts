@@ -1,0 +1,204 @@
+import type { Whereabouts } from '../../gateway/ports.js';
+import type { IpAddress } from '../../policy/ip-address.js';
+import type { IpRanges } from '../../policy/ip-ranges.js';
+import { keyFormatOf } from '../../policy/key-format.js';
+import type { LineSink } from '../../telemetry/line-sink.js';
+import type { BadKeyThrottle } from '../auth/bad-key-throttle.js';
+import { sourceOf, sourceText } from '../request/client-address.js';
+import type { Exchange } from '../request/exchange.js';
+import { type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
+import type { RefusedRequest } from '../server/protocol-errors.js';
+import { timeText } from '../../telemetry/serialise.js';
+import { eventOf, placeOf } from './access-log.js';
+
+/** What decides which requests have a line of their own. */
+export interface SharedLinesOptions {
+  /** Null: no source is ever throttled. */
+  readonly throttle: Pick<BadKeyThrottle, 'limits' | 'count'> | null;
+  readonly trustedProxies: IpRanges;
+  readonly sink: Pick<LineSink, 'write' | 'problem' | 'hasOnlyReserve' | 'beforeEnd'>;
+  readonly environment: string;
+  /** The time, in milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+/** Sources that have a shared line of their own in one second; the requests of further ones share one line together. */
+const mostSources = 20;
+const lineMilliseconds = 1_000;
+
+/** The gateway could not find out whether the key is a good one. */
+const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
+  'key_store_unavailable',
+  'tor_list_unavailable',
+  'access_log_unavailable',
+  'overloaded',
+  'internal_error',
+]);
+
+const reasons = {
+  throttled: 'requests without an acceptable key, of a source or of all sources that send too many, share a line',
+  sources: 'requests without an acceptable key, of more sources than have lines of their own, share a line',
+  reserve: 'the log has only its reserve of room: requests without an acceptable key share a line',
+};
+
+/**
+ * Has requests without an acceptable key share lines of the access log, where there are too many of them: one line a second for each
+ * throttled source, or one for all where the disk is nearly full. Each request is counted in exactly one line.
+ */
+export class SharedLines {
+  readonly #options: SharedLinesOptions;
+  readonly #open = new Map<string, SharedRequests>();
+  #others: SharedRequests | null = null;
+  #othersReason: keyof typeof reasons = 'sources';
+  #timer: NodeJS.Timeout | null = null;
+  /** Requests that had no line of their own, by why, and the lines that they share. */
+  readonly figures = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
+
+  constructor(options: SharedLinesOptions) {
+    this.#options = options;
+    options.sink.beforeEnd?.(() => {
+      this.flush();
+    });
+  }
+
+  /** Counts a request that is over and brought no known key. @returns whether it has no line of its own */
+  take(exchange: Exchange): boolean {
+    const { outcome, data, found } = exchange;
+    const { remote } = data.connection;
+    const { clientAddress, whereabouts } = found;
+    const address = clientAddress ?? this.#unlessProxy(remote);
+    const source = address === null ? null : sourceOf(address);
+    if (Object.hasOwn(gatewayErrors, outcome) && outcome !== 'throttled' && !isUndecided(exchange))
+      this.#options.throttle?.count(source); // denials were counted when they were decided
+    return this.#share(source, outcome, exchange.status, data.receivedAt, {
+      clientIp: clientAddress?.text ?? null,
+      sourceIp: remote?.text ?? null,
+      whereabouts,
+    });
+  }
+
+  /** Counts a request that the HTTP parser refused. @returns whether it has no line of its own */
+  takeRefused({ code, status, remote }: RefusedRequest): boolean {
+    const address = this.#unlessProxy(remote);
+    const source = address === null ? null : sourceOf(address);
+    this.#options.throttle?.count(source);
+    const from = { clientIp: null, sourceIp: remote?.text ?? null, whereabouts: null };
+    return this.#share(source, code, status, this.#options.now(), from);
+  }
+
+  /** Writes the lines of all that was taken. */
+  flush(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    for (const requests of this.#open.values()) this.#write(requests, 'throttled');
+    if (this.#others !== null) this.#write(this.#others, this.#othersReason);
+    this.#open.clear();
+    this.#others = null;
+  }
+
+  #share(
+    source: string | null,
+    code: string,
+    status: number,
+    at: number,
+    from: Pick<SharedRequests, 'clientIp' | 'sourceIp' | 'whereabouts'>,
+  ): boolean {
+    const { sink, throttle } = this.#options;
+    const hasOnlyReserve = sink.hasOnlyReserve?.() ?? false;
+    if (!hasOnlyReserve && throttle?.limits(source) !== true) return false;
+    const known = hasOnlyReserve || source === null ? undefined : this.#open.get(source);
+    if (known !== undefined || (!hasOnlyReserve && source !== null && this.#open.size < mostSources)) {
+      const requests = known ?? begin(at, { source: source && sourceText(source), ...from });
+      if (known === undefined) this.#open.set(source ?? '', requests);
+      add(requests, code, status, at);
+      this.figures.throttled += 1;
+    } else {
+      const why = hasOnlyReserve ? 'reserve' : 'sources';
+      this.#others ??= begin(at, { source: null, clientIp: null, sourceIp: null, whereabouts: null });
+      this.#othersReason = why;
+      add(this.#others, code, status, at);
+      this.figures[why] += 1;
+    }
+    this.#timer ??= this.#tick();
+    return true;
+  }
+
+  /** A line that has no room would be lost with all that it counts: it waits. */
+  #tick(): NodeJS.Timeout {
+    const timer = setTimeout(() => {
+      if (this.#options.sink.problem() === null) this.flush();
+      else this.#timer = this.#tick();
+    }, lineMilliseconds);
+    return timer.unref();
+  }
+
+  #write(requests: SharedRequests, reason: keyof typeof reasons): void {
+    this.figures.lines += 1;
+    this.#options.sink.write(sharedLine(requests, this.#options.environment, reasons[reason]));
+  }
+
+  /** A trusted proxy is no source. */
+  #unlessProxy(remote: IpAddress | null): IpAddress | null {
+    return remote === null || this.#options.trustedProxies.contains(remote) ? null : remote;
+  }
+}
+
+function isUndecided({ outcome, data }: Exchange): boolean {
+  if (!undecided.has(outcome)) return false;
+  const format = keyFormatOf(data.headers.apiKey);
+  return format === 'live' || format === 'test';
+}
+
+function begin(at: number, from: Omit<SharedRequests, 'first' | 'last' | 'count' | 'codes'>): SharedRequests {
+  return { ...from, first: at, last: at, count: 0, codes: new Map() };
+}
+
+function add(requests: SharedRequests, code: string, status: number, at: number): void {
+  requests.count += 1;
+  requests.first = Math.min(requests.first, at);
+  requests.last = Math.max(requests.last, at);
+  const counted = requests.codes.get(code);
+  if (counted === undefined) requests.codes.set(code, { status, count: 1 });
+  else counted.count += 1;
+}
+
+/** How many of the requests in a line ended with a code. */
+interface CodeCount {
+  readonly status: number;
+  count: number;
+}
+
+/** Requests that share a line. */
+interface SharedRequests {
+  /** Whose they are: an address, or the /64 of an IPv6 one; null: of several. */
+  readonly source: string | null;
+  /** Of the first of them; null where it is not known, or they are of several sources. */
+  readonly clientIp: string | null;
+  readonly sourceIp: string | null;
+  readonly whereabouts: Whereabouts | null;
+  /** When the first and the last of them came, in milliseconds since 1970. */
+  first: number;
+  last: number;
+  count: number;
+  readonly codes: Map<string, CodeCount>;
+}
+
+/**
+ * The access log's line of requests that have none of their own, as `accessLine` makes those: its code is the most frequent one, and
+ * `gateway.aggregate` says how many requests it stands for, by code.
+ * @param reason why they share it, in words for operators
+ */
+function sharedLine(requests: SharedRequests, environment: string, reason: string): string {
+  const { source, clientIp, sourceIp, whereabouts, first, last, count, codes } = requests;
+  const byCount = [...codes].toSorted(([, one], [, other]) => other.count - one.count);
+  const [code = '', { status } = { status: 0 }] = byCount[0] ?? [];
+  const counts = byCount.map(([name, of]) => `"${name}":${of.count}`).join(',');
+  return (
+    `{"@timestamp":"${timeText(first)}","http":{"request":{},"response":{"status_code":${status}}}` +
+    `,"client":{${clientIp === null ? '' : `"ip":"${clientIp}"`}${placeOf(whereabouts)}}` +
+    `,"source":{${sourceIp === null ? '' : `"ip":"${sourceIp}"`}}` +
+    `,"gateway":{"environment":"${environment}","aggregate":{"count":${count},"codes":{${counts}}` +
+    `${source === null ? '' : `,"source":"${source}"`}}}` +
+    `,"event":{${eventOf(code)},"reason":"${reason}","start":"${timeText(first)}","end":"${timeText(last)}"}}`
+  );
+}

@@ -1,0 +1,107 @@
+import { foldSegment } from '../../config/closest-name.js';
+import type { Config } from '../../config/schema.js';
+import { hasFixedSegments } from './request-data.js';
+
+/** A path family that goes to one upstream. */
+interface Route {
+  /** Below the base path. */
+  readonly path: string;
+  /** The upstream's name. */
+  readonly upstream: string;
+  /** What a key's permissions speak of. */
+  readonly resource: string;
+}
+
+/** A route, and the path that its upstream gets. */
+export interface RouteMatch {
+  readonly route: Route;
+  readonly upstreamPath: string;
+}
+
+/** Why a path is not forwarded, for a caller with a valid key. */
+export interface PathProblem {
+  readonly code: 'invalid_path' | 'not_found';
+  /** For operators. */
+  readonly reason: string;
+}
+
+/** Finds the route of a path. */
+export type RouteTable = (path: string) => RouteMatch | PathProblem;
+
+/** The methods that are proxied; TRACE would echo the identity headers to the caller. */
+export const proxiedMethods: readonly string[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+
+/** Where the segments of configured paths have led to. */
+interface Node {
+  /** By the segments as they are configured. Those that fold alike lead to one node. */
+  readonly next: Map<string, Node>;
+  readonly nextFolded: Map<string, Node>;
+  /** The routes that end here, with their whole path. Several differ only in what folding removes. */
+  readonly ends: { readonly path: string; readonly route: Route }[];
+}
+
+const unknown: PathProblem = { code: 'not_found', reason: 'no route has this path' };
+const lookalike: PathProblem = { code: 'not_found', reason: 'a service could read a segment as one of another route' };
+const ambiguous: PathProblem = { code: 'invalid_path', reason: 'a service could climb or split a segment of the path' };
+
+/** What a service may decode, cut off or convert. */
+const notPlain = /[%;\u0080-\uffff]/;
+
+/**
+ * Builds the route table: the longest path that ends at a segment's end wins. As far down as routes are configured, a
+ * segment that a service could take for one of another route has none: it would be permitted as one and carried out as
+ * the other. The upstream does not see the base path.
+ */
+export function createRouteTable(config: Pick<Config, 'basePath' | 'routes'>): RouteTable {
+  const root = nodesOf(config);
+  const baseLength = config.basePath.length;
+  return (path) => {
+    let node = root;
+    let deepest: Node | null = null;
+    let depth = 0;
+    for (let start = 1; node.next.size > 0 && start <= path.length;) {
+      const end = endOfSegment(path, start);
+      const segment = path.slice(start, end);
+      const next = node.next.get(segment);
+      if (next === undefined) {
+        if (notPlain.test(segment) || node.nextFolded.has(foldSegment(segment))) return lookalike;
+        break;
+      }
+      node = next;
+      start = end + 1;
+      if (node.ends.length === 0) continue;
+      deepest = node;
+      depth = end;
+    }
+    if (!hasFixedSegments(path)) return ambiguous;
+    if (deepest === null) return unknown;
+    const found = deepest.ends.find((one) => one.path.length === depth && path.startsWith(one.path));
+    return found === undefined ? lookalike : { route: found.route, upstreamPath: path.slice(baseLength) };
+  };
+}
+
+function nodesOf({ basePath, routes }: Pick<Config, 'basePath' | 'routes'>): Node {
+  const root = emptyNode();
+  for (const route of routes) {
+    const path = basePath + route.path;
+    let node = root;
+    for (const segment of path.slice(1).split('/')) {
+      const folded = foldSegment(segment);
+      const next = node.nextFolded.get(folded) ?? emptyNode();
+      node.nextFolded.set(folded, next);
+      node.next.set(segment, next);
+      node = next;
+    }
+    node.ends.push({ path, route });
+  }
+  return root;
+}
+
+function emptyNode(): Node {
+  return { next: new Map(), nextFolded: new Map(), ends: [] };
+}
+
+function endOfSegment(path: string, start: number): number {
+  const slash = path.indexOf('/', start);
+  return slash === -1 ? path.length : slash;
+}

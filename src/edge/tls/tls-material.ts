@@ -1,0 +1,104 @@
+import { createHash } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
+import { OperatorError } from '../../config/operator-error.js';
+import { readOperatorFile, alwaysSecret } from '../../config/operator-file.js';
+import { readCertificate } from './certificate.js';
+import type { Certificate } from './certificate.js';
+
+interface CertificateFiles {
+  readonly certFile: string;
+  readonly keyFile: string;
+}
+
+/** The files that TLS is made of. */
+export interface TlsFiles extends CertificateFiles {
+  readonly certificates: readonly CertificateFiles[];
+  readonly ticketKeysFile: string | null;
+  readonly clientCaFile: string | null;
+}
+
+/** What those files hold, checked. */
+export interface TlsMaterial {
+  /** The first is shown to whoever names no host, or none that another one covers. */
+  readonly certificates: readonly [Certificate, ...Certificate[]];
+  /** 48 bytes; null: the process makes its own. */
+  readonly ticketKeys: Buffer | null;
+  /** PEM of the authorities that sign certificates of clients. */
+  readonly clientCa: Buffer | null;
+  /** Of all that; another one means that a file has changed. */
+  readonly digest: string;
+}
+
+const ticketKeysBytes = 48;
+const maxPemBytes = 1024 * 1024;
+
+/**
+ * Reads all files that TLS is made of.
+ * @throws OperatorError for the first that cannot be used
+ */
+export async function readTlsMaterial(files: TlsFiles): Promise<TlsMaterial> {
+  const first = await readCertificate(files.certFile, files.keyFile);
+  const others: Certificate[] = [];
+  for (const { certFile, keyFile } of files.certificates) others.push(await readCertificate(certFile, keyFile));
+  const ticketKeys = await readTicketKeys(files.ticketKeysFile);
+  const clientCa = await readClientCa(files.clientCaFile);
+  const hash = createHash('sha256');
+  for (const { cert, key } of [first, ...others]) hash.update(cert).update('\0').update(key).update('\0');
+  const digest = hash
+    .update(ticketKeys ?? '')
+    .update('\0')
+    .update(clientCa ?? '')
+    .digest('hex');
+  return { certificates: [first, ...others], ticketKeys, clientCa, digest };
+}
+
+async function readTicketKeys(file: string | null): Promise<Buffer | null> {
+  if (file === null) return null;
+  const keys = await readOperatorFile(file, 'The file of ticket keys', ticketKeysBytes, alwaysSecret);
+  if (keys.length === ticketKeysBytes) return keys;
+  throw new OperatorError(`The file of ticket keys ${file} has ${keys.length} bytes; expected ${ticketKeysBytes}.`);
+}
+
+async function readClientCa(file: string | null): Promise<Buffer | null> {
+  if (file === null) return null;
+  const ca = await readOperatorFile(file, 'The CA certificate', maxPemBytes);
+  try {
+    createSecureContext({ ca, cert: ca });
+  } catch (error) {
+    throw new OperatorError(`The CA certificate ${file} is not a PEM certificate.`, { cause: error });
+  }
+  return ca;
+}
+
+/** Why material must not replace what is in use; null where it may. */
+export function problemOf({ certificates }: TlsMaterial, now: number): string | null {
+  for (const { file, notBefore, notAfter } of certificates) {
+    if (notAfter <= now) return `The certificate ${file} has expired.`;
+    if (notBefore > now) return `The certificate ${file} is not valid yet.`;
+  }
+  return null;
+}
+
+const dayMilliseconds = 86_400_000;
+
+/** What operators should know of a certificate, and whether clients refuse it already. */
+export interface ExpiryWarning {
+  readonly warning: string;
+  readonly isOver: boolean;
+}
+
+/** What operators should know of certificates that end soon: within 14 days, or the last third of a short life. */
+export function expiryWarnings({ certificates }: Pick<TlsMaterial, 'certificates'>, now: number): ExpiryWarning[] {
+  return certificates.flatMap(({ file, notBefore, notAfter }): ExpiryWarning[] => {
+    if (notAfter <= now) return [{ warning: `the certificate ${file} expired on ${dayOf(notAfter)}`, isOver: true }];
+    if (notBefore > now)
+      return [{ warning: `the certificate ${file} is not valid before ${dayOf(notBefore)}`, isOver: true }];
+    const soon = Math.min(14 * dayMilliseconds, (notAfter - notBefore) / 3);
+    if (notAfter - now > soon) return [];
+    return [{ warning: `the certificate ${file} expires on ${dayOf(notAfter)}`, isOver: false }];
+  });
+}
+
+function dayOf(moment: number): string {
+  return new Date(moment).toISOString();
+}

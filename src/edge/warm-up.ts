@@ -1,0 +1,202 @@
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { generateApiKey, lookupIdOf, type Pepper } from '../gateway/api-key.js';
+import { ExposedKeys } from '../gateway/exposed-keys.js';
+import type { Clock, KeyAnswer } from '../gateway/ports.js';
+import { createServer } from '../node/http.js';
+import type { Credential } from '../policy/facts.js';
+import { compileIpRanges } from '../policy/ip-ranges.js';
+import type { Environment } from '../policy/key-format.js';
+import { compilePermissions } from '../policy/permissions.js';
+import { Chain, type LogSecret } from '../telemetry/chain.js';
+import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
+import { Pool, request } from 'undici';
+import { RequestLog } from './observe/request-log.js';
+import { BodyBuffers } from './proxy/body-buffers.js';
+import { createRouteTable } from './request/routes.js';
+import { Upstream } from './proxy/upstream.js';
+import { createListener, type Listener, type ListenerOptions } from './server/listener.js';
+
+/** What the requests of a warm-up meet of the gateway that it is for. */
+export interface WarmUpOptions {
+  readonly environment: Environment;
+  readonly limits: ListenerOptions['limits'] & { readonly bodyBytes: number; readonly targetBytes: number };
+  readonly pepper: Pepper | null;
+  readonly logSecret: LogSecret;
+  readonly clock: Clock;
+}
+
+/** How a warm-up ended: requests that were made, and why not all of them; null where nothing failed. */
+export type WarmUpEnd = (requests: number, failure: unknown) => void;
+
+/** Where it listens, by itself also where several processes share the ports of the gateway. */
+const host = '127.0.0.1';
+const name = 'warm-up';
+/** After so many the code is compiled, and further ones are no faster. */
+const mostRequests = 600;
+const atATime = 4;
+/** On a machine that has much else to do, readiness is worth more than the last requests of a warm-up. */
+const longestMilliseconds = 1_500;
+const answer = JSON.stringify({ success: true, message: 'OK', data: [] });
+const payout = JSON.stringify({ amount: 100, currency: 'NGN', recipient: '0'.repeat(160) });
+
+/**
+ * Requests that a gateway makes to itself before it is ready: Node compiles what runs often, and the first requests of a
+ * process would take many times as long as those behind them. They take the real path, but over a listener, with a key
+ * and to an upstream of their own: nothing of them is looked up, logged, counted or sent to anybody.
+ */
+export class WarmUp {
+  readonly #options: WarmUpOptions;
+  readonly #onEnd: WarmUpEnd;
+  readonly #stopping = new AbortController();
+  #requests = 0;
+  #running: Promise<void> | null = null;
+  /** Whether it is over, or was stopped. */
+  over = false;
+
+  constructor(options: WarmUpOptions, onEnd: WarmUpEnd) {
+    this.#options = options;
+    this.#onEnd = onEnd;
+  }
+
+  /** Begins; does not wait for the end. */
+  start(): void {
+    const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(longestMilliseconds)]);
+    let failure: unknown = null;
+    this.#running = this.#run(signal)
+      .catch((error: unknown) => {
+        if (!signal.aborted) failure = error;
+      })
+      .finally(() => {
+        this.over = true;
+        this.#onEnd(this.#requests, failure);
+      });
+  }
+
+  /** Ends what was begun. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#running;
+  }
+
+  async #run(signal: AbortSignal): Promise<void> {
+    const backend = createServer((request, response) => {
+      request.resume();
+      response.setHeader('content-type', 'application/json');
+      response.end(answer);
+    });
+    const closers: (() => Promise<unknown>)[] = [];
+    try {
+      closers.push(() => closeServer(backend));
+      const { port } = await listen(backend);
+      const upstream = upstreamAt(`http://${host}:${port}`, this.#options.limits.bodyBytes);
+      closers.push(() => upstream.close(0));
+      const key = generateApiKey(this.#options.environment);
+      const { app } = await createOwnListener(this.#options, key, upstream);
+      closers.push(() => app.close());
+      const origin = await app.listen({ host, port: 0, exclusive: true });
+      const caller = new Pool(origin, { connections: atATime });
+      closers.push(() => caller.destroy());
+      await Promise.all(
+        Array.from({ length: atATime }, () => this.#ask(caller, new URL(`/${name}?page=1`, origin), key, signal)),
+      );
+    } finally {
+      for (const close of closers.toReversed()) await close();
+    }
+  }
+
+  /** Asks for one thing after the other, until there were enough. */
+  async #ask(caller: Pool, url: URL, key: string, signal: AbortSignal): Promise<void> {
+    const unknown = generateApiKey(this.#options.environment);
+    const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1', 'user-agent': name };
+    while (this.#requests < mostRequests && !signal.aborted) {
+      this.#requests += 1;
+      const isPost = this.#requests % 3 === 0 && payout.length <= this.#options.limits.bodyBytes;
+      const isKnown = this.#requests % 8 !== 0;
+      const { statusCode, body } = await request(url, {
+        dispatcher: caller,
+        method: isPost ? 'POST' : 'GET',
+        headers: { ...headers, 'x-api-key': isKnown ? key : unknown },
+        body: isPost ? payout : null,
+        signal,
+      });
+      await body.dump();
+      if (statusCode !== (isKnown ? 200 : 401)) throw new Error(`the warm-up was answered with ${statusCode}`);
+    }
+  }
+}
+
+/** A listener that knows one key, and tells nobody of its requests. */
+function createOwnListener(options: WarmUpOptions, key: string, upstream: Upstream): Promise<Listener> {
+  const { environment, limits, pepper, logSecret, clock } = options;
+  const known = lookupIdOf(key, pepper);
+  const keyStore = {
+    find: (lookupId: string) =>
+      Promise.resolve<KeyAnswer>({
+        credential: lookupId === known ? credentialFor(environment) : null,
+        ...{ source: 'cache', ageMilliseconds: 0 },
+      }),
+  };
+  const chain = new Chain(logSecret, environment);
+  const requestLog = new RequestLog({
+    ...{ environment, clock, traces: null, sharedLines: null },
+    sink: { write: (line) => chain.seal(line) },
+    metrics: { countRequest: () => undefined, observeDurations: () => undefined },
+    exposedKeys: new ExposedKeys(keyStore, clock),
+    onInternalError: () => undefined,
+  });
+  return createListener({
+    authentication: {
+      ...{ environment, keyStore, pepper, clock, geoIp: null, traces: null, throttle: null, merchantRate: null },
+      trustedProxies: compileIpRanges([host]),
+      torExits: { has: () => false, digest: null },
+      routes: createRouteTable({ basePath: '', routes: [{ path: `/${name}`, upstream: name, resource: name }] }),
+      headLimits: limits,
+      maxBodyBytes: limits.bodyBytes,
+      fingerprints: new KeyFingerprints(logSecret),
+      accessLogProblem: () => null,
+      overload: () => null,
+    },
+    upstreams: new Map([[name, upstream]]),
+    ...{ identity: null, limits, clock, tls: null, proxyProtocolFrom: null },
+    onExchange: (exchange) => {
+      requestLog.ended(exchange);
+    },
+    ownHeaders: {},
+    onRefused: () => undefined,
+    onRefusedConnection: () => undefined,
+    onInternalError: () => undefined,
+  });
+}
+
+function credentialFor(environment: Environment): Credential {
+  return {
+    ...{ keyId: name, merchantId: name, environment, keyStatus: 'ACTIVE', merchantStatus: 'ACTIVE', goLive: true },
+    ...{ expiresAt: null, permissions: compilePermissions(['*']), ipAllowlist: null, originAllowlist: null },
+    ...{ keyRevision: 1, merchantRevision: 1 },
+  };
+}
+
+function upstreamAt(url: string, maxBodyBytes: number): Upstream {
+  return new Upstream({
+    ...{ name, url, timeoutSeconds: 1, maxInFlight: atATime, ca: null, maxBodyBytes },
+    ...{ minBodyBytesPerSecond: 1, buffers: new BodyBuffers(maxBodyBytes) },
+    ...{ boundIdle: atATime, readsBodies: true, restMilliseconds: 0, onUnsolicited: () => undefined },
+  });
+}
+
+async function listen(server: Server): Promise<AddressInfo> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject).listen({ host, port: 0, exclusive: true }, resolve);
+  });
+  return server.address() as AddressInfo;
+}
+
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => {
+      resolve();
+    });
+    server.closeAllConnections();
+  });
+}

@@ -1,0 +1,69 @@
+/** At most so much can be written once more after the file was removed. */
+const mostBytes = 16 * 1024 * 1024;
+const firstBytes = 128 * 1024;
+const lineEnd = 0x0a;
+
+/**
+ * The lines written since the file was last seen under its name. When somebody removes the file, writes still succeed, and the lines
+ * are lost until the process looks again.
+ */
+export class UnconfirmedLines {
+  #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);
+  #length = 0;
+  /** How many bytes the file got before those. */
+  #start = 0;
+  /** How many lines had no room here, since the file was last seen. */
+  #dropped = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Takes one line or several, without the last line end. */
+  add(line: Buffer): void {
+    const bytes = line.length + 1;
+    if (this.#length + bytes > mostBytes) this.#drop();
+    if (this.#length + bytes > this.#bytes.length) this.#makeRoom(this.#length + bytes);
+    line.copy(this.#bytes, this.#length);
+    this.#length += bytes;
+    this.#bytes[this.#length - 1] = lineEnd;
+  }
+
+  /** Takes lines that the file gets before all others. @param lines with their line ends */
+  prepend(lines: Buffer): void {
+    const bytes = Buffer.concat([lines, this.#bytes.subarray(0, this.#length)]);
+    [this.#bytes, this.#length] = [bytes, bytes.length];
+  }
+
+  /** The file was there when it had taken so many bytes. */
+  confirm(written: number): void {
+    const bytes = Math.min(written - this.#start, this.#length);
+    if (bytes < 0) return;
+    // A line of which the file has taken a part is none yet.
+    const confirmed = bytes === 0 ? 0 : this.#bytes.lastIndexOf(lineEnd, bytes - 1) + 1;
+    this.#bytes.copyWithin(0, confirmed, this.#length);
+    this.#length -= confirmed;
+    this.#start += confirmed;
+    this.#dropped = 0;
+  }
+
+  /** @returns the lines with their line ends, and how many more there were */
+  take(): { readonly bytes: Buffer; readonly lost: number } {
+    const taken = { bytes: this.#bytes.subarray(0, this.#length), lost: this.#dropped };
+    [this.#bytes, this.#length, this.#dropped] = [Buffer.alloc(0), 0, 0];
+    return taken;
+  }
+
+  #drop(): void {
+    const bytes = this.#bytes.subarray(0, this.#length);
+    for (let at = bytes.indexOf(lineEnd); at !== -1; at = bytes.indexOf(lineEnd, at + 1)) this.#dropped += 1;
+    this.#start += this.#length;
+    this.#length = 0;
+  }
+
+  #makeRoom(length: number): void {
+    const larger = Buffer.allocUnsafeSlow(Math.max(length, this.#bytes.length * 2));
+    this.#bytes.copy(larger, 0, 0, this.#length);
+    this.#bytes = larger;
+  }
+}

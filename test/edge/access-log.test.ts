@@ -1,0 +1,403 @@
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import type { Test } from 'tap';
+import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
+import type { StoredRecords } from '../../src/adapters/memory/memory-records.js';
+import { Verifier } from '../../src/audit/verifier.js';
+import { readLogLines } from '../../src/audit/log-lines.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import type { KeyStore, TorExits } from '../../src/gateway/ports.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import { gatewayErrors } from '../../src/edge/request/errors.js';
+import { denials } from '../../src/policy/decision-table.js';
+import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
+import type { LineSink } from '../../src/telemetry/line-sink.js';
+import { openLog, testSecret, until } from '../telemetry/open-log.js';
+import {
+  ask,
+  connect,
+  exchangeBytes,
+  liveKey,
+  parseAnswer,
+  recordsOf,
+  requestBytes,
+  startTestGateway,
+  startUpstream,
+  testKey,
+} from './harness.js';
+import type { Ask, GatewayUnderTest, RawAnswer, RecordingUpstream } from './harness.js';
+
+interface Line {
+  readonly http: {
+    readonly request: { readonly id: string };
+    readonly response: { readonly status_code: number; readonly body?: { readonly bytes: number } };
+  };
+  readonly organization?: { readonly id: string };
+  readonly gateway: { readonly key?: { readonly id?: string; readonly fingerprint?: string } };
+  readonly event: { readonly action: string; readonly code: string };
+}
+
+/** A log in a file of the test's own, and its lines so far. */
+class LogUnderTest implements LineSink {
+  readonly file: string;
+  readonly lines: Line[] = [];
+  trouble: string | null = null;
+  readonly #log;
+
+  constructor(file: string) {
+    this.file = file;
+    this.#log = openLog(this.file);
+  }
+
+  write(line: string): void {
+    this.lines.push(JSON.parse(line) as Line);
+    this.#log.write(line);
+  }
+  problem = (): string | null => this.trouble;
+  lost = (): number => this.#log.lost();
+  foreignBytes = (): number => this.#log.foreignBytes();
+  heldBytes = (): number => this.#log.heldBytes();
+  close = (milliseconds: number): Promise<void> => this.#log.close(milliseconds);
+
+  /** Reads the file after the drain: its lines of requests, and whether the chain is intact. */
+  async read(): Promise<{ lines: Line[]; intact: boolean }> {
+    const verifier = new Verifier({ secrets: [testSecret], running: false, partial: false });
+    for await (const lines of readLogLines([this.file])) for (const line of lines) verifier.take(line);
+    const lines = readFileSync(this.file, 'utf8').trimEnd().split('\n');
+    return {
+      lines: lines.map((line) => JSON.parse(line) as Line).filter(({ event }) => event.action === 'api-request'),
+      intact: verifier.end().intact,
+    };
+  }
+}
+
+const keys = {
+  inactive: 'svc_live_inactive000000',
+  merchantInactive: 'svc_live_merchantInactive',
+  merchantNotLive: 'svc_live_merchantNotLive',
+  noAddress: 'svc_live_noAddress00000',
+  noOrigin: 'svc_live_noOrigin000000',
+  readOnly: 'svc_live_readOnly000000',
+  unaskable: 'svc_live_unaskable00000',
+  unforeseen: 'svc_live_unforeseen0000',
+};
+
+function records(): StoredRecords {
+  const named = (name: string) => ({ keyId: `key_${name}`, merchantId: `m_${name}` });
+  return {
+    ...recordsOf(testKey, { key: { keyId: 'key_test', merchantId: 'm_test' } }),
+    ...recordsOf(liveKey),
+    ...recordsOf(keys.inactive, { key: { ...named('inactive'), status: 'REVOKED' } }),
+    ...recordsOf(keys.merchantInactive, { key: named('mi'), merchant: { status: 'CLOSED' } }),
+    ...recordsOf(keys.merchantNotLive, { key: named('nl'), merchant: { goLive: false } }),
+    ...recordsOf(keys.noAddress, { key: named('na'), merchant: { ipAllowlist: [] } }),
+    ...recordsOf(keys.noOrigin, { key: named('no'), merchant: { originAllowlist: [] } }),
+    ...recordsOf(keys.readOnly, { key: { ...named('ro'), permissions: ['*:read'].map(() => 'payouts:read') } }),
+  };
+}
+
+function keyStore(): KeyStore {
+  const known = new RecordKeyStore(new MemoryRecords(records()));
+  return {
+    find: (lookupId) => {
+      if (lookupId === lookupIdOf(keys.unaskable, null)) return Promise.reject(new KeyStoreUnavailable('unplugged'));
+      if (lookupId === lookupIdOf(keys.unforeseen, null)) return Promise.reject(new Error('nobody foresaw this'));
+      return known.find(lookupId);
+    },
+    unavailableReason: () => null,
+    close: () => known.close(),
+  };
+}
+
+const exit = '198.51.100.66';
+/** Of which it cannot be told whether it is one. */
+const untold = '198.51.100.67';
+
+const exits: TorExits = {
+  has: ({ text }) => (text === untold ? null : text === exit),
+  digest: null,
+  unavailableReason: () => null,
+  status: () => ({ available: true, digest: null, size: 1, ageSeconds: 0, sources: [] }),
+  close: () => Promise.resolve(),
+};
+
+/** What a request needs to end in a certain way, besides its key. */
+interface Scene {
+  readonly gateway: GatewayUnderTest;
+  readonly upstream: RecordingUpstream;
+  readonly log: LogUnderTest;
+}
+
+function withKey(key: string, what: Ask = {}): Ask {
+  return { ...what, headers: [['x-api-key', key], ...(what.headers ?? [])] };
+}
+
+/** Asks over plain HTTP. */
+async function askPlainly({ gateway }: Scene, what: Ask): Promise<RawAnswer> {
+  return parseAnswer(await exchangeBytes(connect(gateway.http, null), requestBytes(what)));
+}
+
+/** Hangs up when the upstream has the request. */
+async function hangUp({ gateway, upstream }: Scene, what: Ask): Promise<null> {
+  const seen = upstream.seen.length;
+  const socket = connect(gateway.https, gateway.ca);
+  socket.on('error', () => undefined);
+  socket.write(requestBytes(what));
+  await until(() => upstream.seen.length > seen);
+  socket.destroy();
+  return null;
+}
+
+type Way = (scene: Scene) => Promise<RawAnswer | null>;
+const asking =
+  (what: Ask): Way =>
+  ({ gateway }) =>
+    ask(gateway, what);
+const writing =
+  (bytes: string): Way =>
+  async ({ gateway }) =>
+    parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
+
+/** Every way to end a request, by the code that stands in its line. */
+const ways: Readonly<Record<string, Way>> = {
+  accepted: asking(withKey(liveKey)),
+  https_required: (scene) => askPlainly(scene, withKey(liveKey)),
+  tor_blocked: asking(withKey(liveKey, { headers: [['x-forwarded-for', exit]] })),
+  key_required: asking({}),
+  key_format: asking(withKey('sk_live_1')),
+  test_key_in_live: asking(withKey(testKey)),
+  live_key_in_test: asking(withKey(liveKey)),
+  key_unknown: asking(withKey('svc_live_unknown')),
+  key_inactive: asking(withKey(keys.inactive)),
+  merchant_inactive: asking(withKey(keys.merchantInactive)),
+  merchant_not_live: asking(withKey(keys.merchantNotLive)),
+  ip_not_allowed: asking(withKey(keys.noAddress)),
+  origin_not_allowed: asking(withKey(keys.noOrigin)),
+  permission_denied: asking(withKey(keys.readOnly)),
+  malformed_request: writing('garbage\r\n\r\n'),
+  invalid_host: asking(withKey(liveKey, { host: null })),
+  invalid_forwarded_for: asking(withKey(liveKey, { headers: [['x-forwarded-for', 'unknown']] })),
+  invalid_path: asking(withKey(liveKey, { path: '/v1//payouts' })),
+  not_found: asking(withKey(liveKey, { path: '/v1/nowhere' })),
+  method_not_allowed: asking(withKey(liveKey, { method: 'TRACE' })),
+  request_timeout: writing('GET / HTTP/1.1\r\nHost: loc'),
+  body_too_large: asking(withKey(liveKey, { method: 'POST', path: '/v1/payouts', body: 'x'.repeat(2000) })),
+  target_too_long: asking(withKey(liveKey, { path: `/v1/transactions?${'x'.repeat(5000)}` })),
+  headers_too_large: asking(withKey(liveKey, { headers: [['x-filler', 'x'.repeat(5000)]] })),
+  client_closed: (scene) => hangUp(scene, withKey(liveKey, { path: '/v1/dev/customers/silent' })),
+  internal_error: asking(withKey(keys.unforeseen)),
+  upstream_failed: asking(withKey(liveKey, { path: '/v1/dev/customers/reset' })),
+  tor_list_unavailable: asking(withKey(liveKey, { headers: [['x-forwarded-for', untold]] })),
+  key_store_unavailable: asking(withKey(keys.unaskable)),
+  access_log_unavailable: async ({ gateway, log }) => {
+    log.trouble = 'the disk is full';
+    const answer = await ask(gateway, withKey(liveKey));
+    log.trouble = null;
+    return answer;
+  },
+  upstream_busy: async (scene) => {
+    const seen = scene.upstream.seen.length;
+    const first = ask(scene.gateway, withKey(liveKey, { path: '/v1/payouts/silent' }));
+    await until(() => scene.upstream.seen.length > seen);
+    const answer = await ask(scene.gateway, withKey(liveKey, { path: '/v1/payouts' }));
+    await first; // of which the upstream says nothing: upstream_timeout
+    return answer;
+  },
+  upstream_timeout: () => Promise.resolve(null),
+};
+
+/** What only comes after many requests or under load; test/edge/throttle.test.ts and limits.test.ts look at its lines. */
+const brakes = ['throttled', 'rate_limited', 'overloaded'];
+
+async function startScene(
+  t: Test,
+  environment: 'live' | 'test',
+  directory = t.testdir(),
+  headersTimeoutSeconds = 1,
+): Promise<Scene> {
+  const upstream = await startUpstream(t);
+  const answer = upstream.respond;
+  upstream.respond = (request, response, body) => {
+    if (request.url?.endsWith('/silent') === true) return;
+    if (request.url?.endsWith('/reset') === true) request.socket.destroy();
+    else answer(request, response, body);
+  };
+  const log = new LogUnderTest(`${directory}/${environment}.log`);
+  const { url } = upstream;
+  const gateway = await startTestGateway(t, {
+    keyStore: keyStore(),
+    torExits: exits,
+    accessLog: log,
+    logSecret: Buffer.from('a secret of the tests alone'),
+    config: {
+      environment,
+      trustedProxies: ['127.0.0.1'],
+      limits: { bodyBytes: 1000, headerBytes: 4096, headersTimeoutSeconds },
+      upstreams: { transactions: { url }, customers: { url }, payouts: { url, maxInFlight: 1, timeoutSeconds: 1 } },
+    },
+  });
+  return { gateway, upstream, log };
+}
+
+t.test('each way to end a request leaves exactly one line, with its code and what the caller got', async (t) => {
+  t.same(
+    [...Object.keys(ways), ...brakes].toSorted(),
+    ['accepted', ...denials.map(({ code }) => code), ...Object.keys(gatewayErrors)].toSorted(),
+    'and these are all of them',
+  );
+  const directory = t.testdir();
+  const scenes = { live: await startScene(t, 'live', directory), test: await startScene(t, 'test', directory) };
+  const expected: string[] = [];
+  for (const [code, end] of Object.entries(ways)) {
+    const scene = scenes[code === 'live_key_in_test' ? 'test' : 'live'];
+    const answer = await end(scene);
+    expected.push(code);
+    const lines = (): Line[] => [...scenes.live.log.lines, ...scenes.test.log.lines];
+    await until(() => lines().some(({ event }) => event.code === code));
+    const line = lines().find(({ event }) => event.code === code);
+    if (answer === null) continue;
+    t.equal(line?.http.request.id, answer.header('x-request-id'), code);
+    t.equal(line?.http.response.status_code, answer.status, code);
+    const { body } = line?.http.response ?? {};
+    if (body !== undefined) t.equal(body.bytes, answer.body.length, `${code}: bytes of the answer`);
+  }
+  await Promise.all([scenes.live.gateway.drain(), scenes.test.gateway.drain()]);
+  const logs = await Promise.all([scenes.live.log.read(), scenes.test.log.read()]);
+  t.same(
+    logs.flatMap(({ lines }) => lines.map(({ event }) => event.code)).toSorted(),
+    expected.toSorted(),
+    'exactly one line each, and no other',
+  );
+  t.same(
+    logs.map(({ intact }) => intact),
+    [true, true],
+  );
+  t.equal(scenes.live.gateway.internalErrors.length, 1);
+});
+
+t.test('a line says whose key was exposed, and the caller learns nothing of it', async (t) => {
+  const scene = await startScene(t, 'live');
+  const { gateway, log } = scene;
+  const before = await ask(gateway, withKey('svc_live_unknown', { headers: [['x-forwarded-for', exit]] }));
+  const answers = [
+    await ask(gateway, withKey(liveKey, { headers: [['x-forwarded-for', exit]] })),
+    await askPlainly(scene, withKey(liveKey)),
+    await ask(gateway, withKey(testKey)),
+    await askPlainly(scene, withKey(keys.unaskable)),
+  ];
+  await until(() => log.lines.length === 5);
+  t.same([answers[0]?.status, answers[0]?.body], [before.status, before.body]);
+  const codes = ['tor_blocked', 'tor_blocked', 'https_required', 'test_key_in_live', 'https_required'];
+  t.same(
+    log.lines.map(({ event }) => event.code),
+    codes,
+  );
+  t.same(
+    log.lines.map(({ organization, gateway: { key } }) => [organization?.id, key?.id]),
+    [
+      [undefined, undefined],
+      ['m_1', 'key_1'],
+      ['m_1', 'key_1'],
+      ['m_test', 'key_test'],
+      [undefined, undefined],
+    ],
+  );
+  const sent = ['svc_live_unknown', liveKey, liveKey, testKey, keys.unaskable];
+  t.same(
+    log.lines.map(({ gateway: { key } }) => key?.fingerprint),
+    sent.map((key) => keyFingerprint(testSecret, key)),
+    'the fingerprint is there in any case',
+  );
+  t.same(gateway.internalErrors, []);
+});
+
+const requests = Number(process.env.ACCESS_LOG_TEST_REQUESTS ?? 1500);
+const connections = 24;
+
+/** A caller who asks one thing after the other, behind a proxy that says that it came over TLS. */
+async function askManyTimes({ gateway }: Scene, count: number): Promise<void> {
+  const headers = [['x-forwarded-proto', 'https']] as const;
+  const kept = ['/v1/transactions', '/v1/nowhere', '/v1//'].flatMap((path) => [
+    { path, headers },
+    withKey(liveKey, { path, headers }),
+    withKey('svc_live_unknown', { path, headers }),
+  ]);
+  for (let index = 0; index < count; index += 1) {
+    const chance = Math.random();
+    const socket = connect(gateway.http, null).setEncoding('latin1');
+    let [received, wasReset] = ['', false];
+    // A refused caller may be cut off before it has read the answer; its line is asked for all the same.
+    socket.on('error', () => (wasReset = true));
+    if (chance < 0.3) socket.write(requestBytes(withKey(liveKey, { path: '/v1/dev/customers/slow', headers })));
+    else if (chance < 0.4) socket.write('garbage\r\n\r\n');
+    else socket.write(requestBytes(kept[index % kept.length] ?? {}));
+    socket.on('data', (chunk: string) => {
+      received += chunk;
+      if (chance < 0.3) socket.destroy(); // the answer has begun, and breaks off
+    });
+    await new Promise((resolve) => socket.once('close', resolve));
+    if (received === '' && !wasReset) throw new Error('a request had no answer');
+  }
+}
+
+t.test('as many lines as requests, in an unbroken chain, while callers hang up at random', async (t) => {
+  // On a machine that stands still for a second a request would end before it was read, and be none.
+  const scene = await startScene(t, 'live', t.testdir(), 30);
+  const { upstream, gateway, log } = scene;
+  const answer = upstream.respond;
+  upstream.respond = (request, response, body) => {
+    if (request.url?.endsWith('/slow') !== true) {
+      answer(request, response, body);
+      return;
+    }
+    response.writeHead(200);
+    response.write('x');
+    response.once('close', () => response.end());
+  };
+  const share = Math.ceil(requests / connections);
+  await Promise.all(Array.from({ length: connections }, () => askManyTimes(scene, share)));
+  await until(() => log.lines.length >= share * connections);
+  await gateway.drain();
+  const { lines, intact } = await log.read();
+  t.equal(lines.length, share * connections);
+  t.ok(intact);
+  t.ok(lines.some(({ event }) => event.code === 'client_closed'));
+});
+
+t.test('a caller’s trace is gone on with where it is one, and a new one is begun where it is not', async (t) => {
+  const scene = await startScene(t, 'live');
+  const { gateway, upstream, log } = scene;
+  const id = '4bf92f3577b34da6a3ce929d0e0e4736';
+  const parent = '00f067aa0ba902b7';
+  const taken = [`00-${id}-${parent}-01`, `cc-${id}-${parent}-01-what-the-future-will-be`];
+  const refused = [
+    ...[`00-${'0'.repeat(32)}-${parent}-01`, `00-${id}-${'0'.repeat(16)}-01`, `ff-${id}-${parent}-01`],
+    ...[`00-${id.toUpperCase()}-${parent}-01`, `00-${id}-${parent}-01-more`, `00-${id}-${parent}`, 'garbage', ''],
+  ];
+  const traceOf = async (...values: string[]): Promise<{ sent: string[]; logged: unknown; state: unknown }> => {
+    const headers = values.map((value) => ['TraceParent', value] as const);
+    const count = log.lines.length;
+    const answer = await ask(gateway, withKey(liveKey, { headers: [...headers, ['tracestate', 'a=1']] }));
+    t.equal(answer.status, 200);
+    await until(() => log.lines.length > count);
+    const seen = upstream.seen.at(-1)?.headers ?? {};
+    const sent = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/.exec(String(seen.traceparent)) ?? [];
+    return {
+      sent: sent.slice(1),
+      logged: (log.lines.at(-1) as unknown as { trace: unknown }).trace,
+      state: seen.tracestate,
+    };
+  };
+  for (const value of taken) {
+    const { sent, logged, state } = await traceOf(value);
+    t.same([sent[0], sent[2], logged, state], [id, '01', { id }, 'a=1'], value);
+    t.not(sent[1], parent, 'the gateway is a span of its own');
+  }
+  for (const values of [...refused.map((value) => [value]), [taken[0] ?? '', taken[0] ?? ''], []]) {
+    const { sent, logged, state } = await traceOf(...values);
+    t.equal(sent.length, 3);
+    t.not(sent[0], id, values.join(' and '));
+    t.same([sent[2], logged, state], ['00', { id: sent[0] }, undefined]);
+  }
+});

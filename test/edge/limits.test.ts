@@ -1,0 +1,263 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import t from 'tap';
+import { GatewayError } from '../../src/edge/request/errors.js';
+import { FairShare } from '../../src/edge/proxy/fair-share.js';
+import { LoopWatch } from '../../src/edge/auth/loop-watch.js';
+import { createManagement } from '../../src/edge/observe/management.js';
+import { GatewayMetrics } from '../../src/telemetry/metrics.js';
+import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from './harness.js';
+import { startTestGateway, startUpstream } from './harness.js';
+
+const key = ['x-api-key', liveKey] as const;
+const tooLongTarget = '{"success":false,"message":"Request target too long","data":null}';
+const tooLargeHead = '{"success":false,"message":"Request header fields too large","data":null}';
+
+t.test(
+  'a target that is too long is 414, headers that are too large are 431, each told once and logged once',
+  async (t) => {
+    const upstream = await startUpstream(t);
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+    const long = (bytes: number): string =>
+      requestBytes({ path: `/v1/transactions?${'x'.repeat(bytes)}`, headers: [key] });
+    const headers = (count: number, value: string): string =>
+      requestBytes({ headers: [key, ...Array.from({ length: count }, (): [string, string] => ['a', value])] });
+    const cases: readonly (readonly [string, string, number, string])[] = [
+      ['a target just above its limit', long(8192 - 16), 414, tooLongTarget],
+      ['a target that is as large as the head may be', long(16_384), 414, tooLongTarget],
+      ['a target that the parser gives up on', long(50_000), 414, tooLongTarget],
+      ['a target of many packets', long(1_000_000), 414, tooLongTarget],
+      ['one large header', headers(1, 'y'.repeat(17_000)), 431, tooLargeHead],
+      ['one header that the parser gives up on', headers(1, 'y'.repeat(50_000)), 431, tooLargeHead],
+      ['one header of many packets', headers(1, 'y'.repeat(1_000_000)), 431, tooLargeHead],
+      ['headers of many packets', headers(20_000, 'a longer value'), 431, tooLargeHead],
+      ['many small headers, of which Node counts a third', headers(3000, 'b'), 431, tooLargeHead],
+    ];
+    for (const [name, bytes, status, body] of cases) {
+      gateway.lines.length = 0;
+      const answer = parseAnswer(await exchangeBytes(connect(gateway.http, null), bytes));
+      t.match({ status: answer.status, body: answer.body }, { status, body }, name);
+      t.equal(answer.header('connection'), 'close', name);
+      const code = status === 414 ? 'target_too_long' : 'headers_too_large';
+      t.match(gateway.lines, [{ event: { code }, http: { response: { status_code: status } } }], name);
+      t.equal(gateway.lines.length, 1, name);
+      // A record of TLS has 16 KiB at most.
+      const overTls = parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
+      t.match({ status: overTls.status, body: overTls.body }, { status, body }, `${name}, over TLS`);
+    }
+    t.equal((await ask(gateway, { path: `/v1/transactions?${'x'.repeat(8000)}`, headers: [key] })).status, 200);
+    t.equal((await ask(gateway, { headers: [key, ['a', 'y'.repeat(16_000)]] })).status, 200);
+  },
+);
+
+t.test('an address has so many connections, and a trusted proxy as many as it likes', async (t) => {
+  const config = { limits: { connectionsPerAddress: 2 } };
+  const gateway = await startTestGateway(t, { config });
+  const open = async (): Promise<Socket> => {
+    const socket = connect(gateway.http, null);
+    socket.on('error', () => undefined);
+    const answer = exchangeBytes(socket, requestBytes({}).replace('Connection: close\r\n', ''), () => false);
+    answer.catch(() => undefined);
+    await once(socket, 'data');
+    return socket;
+  };
+  const first = await open();
+  const second = await open();
+  const third = await exchangeBytes(connect(gateway.http, null), requestBytes({})).catch(() => '');
+  t.equal(third, '', 'the third is closed without a word');
+  t.equal((await ask(gateway, {})).status, 401, 'each listener counts for itself');
+  first.destroy();
+  // Until the gateway has seen that it is gone.
+  for (;;) {
+    const received = await exchangeBytes(connect(gateway.http, null), requestBytes({})).catch(() => '');
+    if (received !== '') break;
+  }
+  second.destroy();
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  t.match(metrics, /^gateway_connections_refused_total\{reason="address_limit"\} [1-9]/m);
+
+  const behind = await startTestGateway(t, { config: { ...config, trustedProxies: ['127.0.0.1'] } });
+  const answers = await Promise.all(Array.from({ length: 5 }, () => ask(behind, {})));
+  t.ok(answers.every(({ status }) => status === 401));
+});
+
+t.test('an answer that only trickles ends, and the place upstream is free again', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    config: {
+      upstreams: { transactions: { url: upstream.url, maxInFlight: 1 } },
+      limits: { answerTimeoutSeconds: 1 },
+    },
+  });
+  upstream.respond = (_request, response) => {
+    const drip = setInterval(() => response.write('x'), 50);
+    response.once('close', () => {
+      clearInterval(drip);
+    });
+  };
+  const received = await exchangeBytes(connect(gateway.https, gateway.ca), requestBytes({ headers: [key] }));
+  t.match(received, /^HTTP\/1\.1 200 /);
+  t.notMatch(received, /\r\n0\r\n\r\n$/, 'it does not end as if it were whole');
+  while (gateway.lines.length === 0) await delay(5);
+  t.match(gateway.lines, [{ event: { code: 'upstream_timeout' } }]);
+  upstream.respond = (_request, response) => response.end('{}');
+  while ((await ask(gateway, { headers: [key] })).status !== 200) await delay(5);
+  t.equal(upstream.seen.length, 2);
+});
+
+t.test('an upload goes no faster than its service takes it: what waits, waits at the client', async (t) => {
+  // A service that takes the head of a request and then nothing.
+  const server = net.createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => socket.pause());
+    t.teardown(() => socket.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    config: { trustedProxies: ['127.0.0.1'], limits: { bodyBytes: 64_000_000 } },
+  });
+  const socket = connect(gateway.http, null);
+  socket.on('error', () => undefined);
+  t.teardown(() => socket.destroy());
+  const body = Buffer.alloc(48_000_000);
+  const forwarded = `x-api-key: ${liveKey}\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n`;
+  socket.write(`POST /v1/payouts HTTP/1.1\r\nHost: a\r\n${forwarded}Content-Length: ${body.length}\r\n\r\n`);
+  const chunk = body.subarray(0, 1_000_000);
+  for (let count = 0; count < 48; count += 1) socket.write(chunk);
+  await new Promise<void>((resolve) => {
+    server.once('connection', () => {
+      resolve();
+    });
+  });
+  let still = 0;
+  for (let before = -1; still < 30; before = socket.writableLength) {
+    await delay(10);
+    still = socket.writableLength === before ? still + 1 : 0;
+  }
+  t.ok(socket.writableLength > 24_000_000, `${socket.writableLength} of ${body.length} bytes wait at the client`);
+});
+
+t.test('an overload begins after two slow seconds and ends at half of its limit', (t) => {
+  const watch = new LoopWatch(100);
+  const overloaded = (delayMilliseconds: number): boolean => {
+    watch.note(delayMilliseconds);
+    return watch.problem() !== null;
+  };
+  t.same(
+    [10, 5000, 10, 101, 100, 101].map(overloaded),
+    [false, false, false, false, false, false],
+    'one pause is none',
+  );
+  t.same([150, 99, 51, 50, 101, 99].map(overloaded), [true, true, true, false, false, false]);
+  t.match(new LoopWatch(0).problem(), null);
+  const never = new LoopWatch(0);
+  for (let count = 0; count < 5; count += 1) never.note(10_000);
+  t.equal(never.problem(), null);
+  watch.note(500);
+  watch.note(500);
+  t.equal(watch.problem(), 'the event loop is 500 ms late');
+  t.end();
+});
+
+t.test('a gateway that cannot keep up refuses at once with 503, and takes requests again when it can', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { limits: { eventLoopDelayMilliseconds: 100 } },
+  });
+  let busy = true;
+  const block = (): void => {
+    const until = performance.now() + 250;
+    while (performance.now() < until);
+    if (busy) setTimeout(block, 1);
+  };
+  block();
+  let answer = await ask(gateway, { headers: [key] });
+  while (answer.status === 200) answer = await ask(gateway, { headers: [key] });
+  busy = false;
+  t.match(
+    { status: answer.status, body: answer.body, retry: answer.header('retry-after') },
+    { status: 503, body: '{"success":false,"message":"Service temporarily unavailable","data":null}', retry: '1' },
+  );
+  t.match(gateway.lines.at(-1), { event: { code: 'overloaded', reason: /^the event loop is \d+ ms late$/ } });
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  t.match(metrics, 'gateway_overloaded 1', 'operators are answered all the while');
+  while ((await ask(gateway, { headers: [key] })).status !== 200) await delay(50);
+});
+
+t.test('a merchant that is alone may take every place upstream; where others ask, some are left', (t) => {
+  let now = 0;
+  const places = new FairShare(8, () => now);
+  const most = (merchantId: string): (() => void)[] => {
+    const held: (() => void)[] = [];
+    for (;;) {
+      try {
+        held.push(places.take(merchantId));
+      } catch (error) {
+        if (!(error instanceof GatewayError) || error.code !== 'upstream_busy') throw error;
+        return held;
+      }
+    }
+  };
+  const giveBack = (held: (() => void)[]): void => {
+    for (const one of held) one();
+  };
+  const alone = most('m_1');
+  t.equal(alone.length, 8);
+  giveBack(alone);
+  giveBack([places.take('m_2')]);
+  const greedy = most('m_1');
+  t.equal(greedy.length, 6, 'three quarters');
+  const modest = most('m_2');
+  t.equal(modest.length, 2, 'and the rest is for the other one');
+  giveBack([...greedy, ...modest]);
+  now += 60_000;
+  const aloneAgain = most('m_1');
+  t.equal(aloneAgain.length, 8, 'a minute later nobody contends any more');
+  giveBack(aloneAgain);
+  const one = new FairShare(1, () => now);
+  const [only] = [one.take('m_1')];
+  only();
+  t.doesNotThrow(() => one.take('m_2'), 'where there is one place, each can have it');
+  t.end();
+});
+
+t.test('one key cannot shut another merchant out of a service', async (t) => {
+  const upstream = await startUpstream(t);
+  const greedyKey = 'svc_live_greedy';
+  const gateway = await startTestGateway(t, {
+    records: { ...recordsOf(greedyKey, { key: { keyId: 'key_2', merchantId: 'm_2' } }), ...recordsOf(liveKey) },
+    config: { upstreams: { transactions: { url: upstream.url, maxInFlight: 4 } } },
+  });
+  t.equal((await ask(gateway, { headers: [key] })).status, 200, 'another merchant has asked lately');
+  upstream.respond = () => undefined;
+  const sockets: Socket[] = [];
+  for (let count = 0; count < 8; count += 1) {
+    const socket = connect(gateway.https, gateway.ca);
+    socket.on('error', () => undefined);
+    sockets.push(socket);
+    socket.write(requestBytes({ headers: [['x-api-key', greedyKey]] }));
+  }
+  while (upstream.seen.length + gateway.lines.length < 1 + 1 + 8) await delay(5);
+  t.equal(upstream.seen.length, 1 + 3, 'three of the four places');
+  t.match(gateway.lines.at(-1), { event: { code: 'upstream_busy', reason: /the merchant has 3 requests in flight/ } });
+  upstream.respond = (_request, response) => response.end('{}');
+  t.equal((await ask(gateway, { headers: [key] })).status, 200);
+  for (const socket of sockets) socket.destroy();
+});
+
+t.test('the management listener takes a bounded number of connections', async (t) => {
+  const accessLog = { problem: () => null, lost: () => 0, foreignBytes: () => 0, heldBytes: () => 0 };
+  const metrics = new GatewayMetrics('live', { isReady: () => true, keyStoreProblem: () => null, accessLog });
+  const management = createManagement({
+    health: () => ({ problems: [], warnings: [], details: {} }),
+    metrics,
+    identity: null,
+  });
+  t.ok(management.server.maxConnections > 0 && management.server.maxConnections <= 1000);
+  await management.close();
+});

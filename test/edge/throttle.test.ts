@@ -1,0 +1,303 @@
+import t from 'tap';
+import type { SharedRate, TokenTake } from '../../src/gateway/ports.js';
+import { BadKeyThrottle } from '../../src/edge/auth/bad-key-throttle.js';
+import { GatewayError } from '../../src/edge/request/errors.js';
+import { MerchantRate } from '../../src/edge/auth/merchant-rate.js';
+import { sourceOf } from '../../src/edge/request/client-address.js';
+import { TokenBucket } from '../../src/gateway/token-bucket.js';
+import { denials } from '../../src/policy/decision-table.js';
+import type { DenialCode } from '../../src/policy/decision-table.js';
+import { address } from '../policy/fixtures.js';
+import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from './harness.js';
+
+const limits = {
+  ...{ badKeys: 3, totalBadKeys: 1_000_000, windowSeconds: 60, pauseSeconds: 30, maxSources: 100 },
+  ...{ lookupsPerSecond: 2, totalLookupsPerSecond: 1 },
+};
+
+/** What a source is told after a denial: the denial itself, or that it is throttled, and for how long. */
+function told(throttle: BadKeyThrottle, source: string, denial: DenialCode): string {
+  try {
+    throttle.denied(source, denial);
+    return denial;
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    return `${error.code} ${error.retryAfterSeconds}`;
+  }
+}
+
+t.test('callers are counted by their address, and in IPv6 by their /64', (t) => {
+  t.equal(sourceOf(address('192.0.2.7')), '192.0.2.7');
+  t.equal(sourceOf(address('::ffff:192.0.2.7')), '192.0.2.7');
+  const one = sourceOf(address('2001:db8:1:2::1'));
+  t.equal(sourceOf(address('2001:db8:1:2:ffff:ffff:ffff:ffff')), one);
+  t.not(sourceOf(address('2001:db8:1:3::1')), one);
+  t.not(sourceOf(address('::1')), sourceOf(address('2001:db8::1')));
+  t.end();
+});
+
+t.test('a source is throttled after so many bad keys within the window, and free again after the pause', (t) => {
+  let now = 0;
+  const throttle = new BadKeyThrottle(limits, () => now);
+  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown');
+  t.equal(told(throttle, 'a', 'key_format'), 'key_format');
+  now += 60_000;
+  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'a new window begins');
+  t.equal(told(throttle, 'a', 'key_inactive'), 'key_inactive');
+  t.equal(throttle.throttled, 0);
+  t.equal(told(throttle, 'a', 'test_key_in_live'), 'test_key_in_live', 'the last one that is told');
+  t.equal(throttle.throttled, 1);
+  t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 30');
+  t.equal(told(throttle, 'b', 'key_unknown'), 'key_unknown', 'others are not');
+  now += 29_500;
+  t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 1', 'what is left of the pause');
+  now += 500;
+  t.equal(throttle.throttled, 0);
+  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown');
+  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'and it is counted from the beginning');
+  t.end();
+});
+
+t.test('what a valid key may not do is not counted; what could say that one exists is not told', (t) => {
+  const now = 0;
+  const counted = denials
+    .map(({ code }) => code)
+    .filter((code) => {
+      const throttle = new BadKeyThrottle({ ...limits, badKeys: 1 }, () => now);
+      told(throttle, 'a', code);
+      return throttle.throttled === 1;
+    });
+  t.same(counted, [
+    ...['https_required', 'tor_blocked', 'key_required', 'key_format'],
+    ...['test_key_in_live', 'live_key_in_test', 'key_unknown', 'key_inactive'],
+  ]);
+  const throttle = new BadKeyThrottle({ ...limits, badKeys: 1 }, () => now);
+  told(throttle, 'a', 'key_unknown');
+  const stillTold = denials.map(({ code }) => code).filter((code) => told(throttle, 'a', code) === code);
+  t.same(stillTold, ['https_required', 'tor_blocked', 'key_required', 'permission_denied']);
+  t.end();
+});
+
+t.test('many bad requests in a pause prolong it; a few do not', (t) => {
+  let now = 0;
+  const throttle = new BadKeyThrottle(limits, () => now);
+  const flood = (count: number): string[] => Array.from({ length: count }, () => told(throttle, 'a', 'key_unknown'));
+  flood(3);
+  now += 20_000;
+  t.same(flood(3), ['throttled 10', 'throttled 10', 'throttled 10']);
+  t.same(flood(1), ['throttled 30'], 'as many as throttled it at first');
+  now += 29_000;
+  t.same(flood(1), ['throttled 1'], 'two in that pause are too few');
+  now += 1_000;
+  t.same(flood(1), ['key_unknown']);
+  t.end();
+});
+
+t.test('sources that are each not throttled are together, once they send too much', (t) => {
+  let now = 0;
+  const throttle = new BadKeyThrottle({ ...limits, totalBadKeys: 10 }, () => now);
+  for (let count = 0; count < 7; count += 1) told(throttle, String(count), 'key_required');
+  for (let count = 0; count < 2; count += 1) told(throttle, '6', 'key_required');
+  t.ok(throttle.limits('6'), 'this one is throttled by itself');
+  for (let count = 7; count < 10; count += 1) told(throttle, String(count), 'key_required');
+  t.notOk(throttle.isTotalReached, 'and what it had sent counts no more among those that are not');
+  throttle.count(null);
+  t.ok(throttle.isTotalReached, 'what comes from nobody that is known counts as well');
+  t.ok(throttle.limits('new'));
+  t.equal(told(throttle, 'new', 'key_unknown'), 'key_unknown', 'no denial becomes a 429 for what others sent');
+  now += 30_000;
+  t.notOk(throttle.limits('new'));
+  t.end();
+});
+
+t.test('sources beyond the limit are forgotten, the oldest first: memory stays bounded', (t) => {
+  const throttle = new BadKeyThrottle({ ...limits, badKeys: 1, maxSources: 10 }, () => 0);
+  for (let count = 0; count < 1000; count += 1) told(throttle, String(count), 'key_unknown');
+  t.equal(throttle.throttled, 10);
+  t.equal(told(throttle, '999', 'key_unknown'), 'throttled 30');
+  t.equal(told(throttle, '0', 'key_unknown'), 'key_unknown');
+  t.end();
+});
+
+const tooMany = '{"success":false,"message":"Too many requests","data":null}';
+
+t.test('a source of many bad keys gets 429 with retry-after, and a valid key from it still passes', async (t) => {
+  const upstream = await startUpstream(t);
+  const elsewhere = 'svc_live_ofAMerchantWhoMayNotCallFromHere';
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    records: {
+      ...recordsOf(liveKey, { key: { permissions: ['transactions:read'] } }),
+      ...recordsOf(elsewhere, {
+        key: { keyId: 'key_2', merchantId: 'm_2' },
+        merchant: { ipAllowlist: ['192.0.2.1'] },
+      }),
+    },
+    config: { trustedProxies: ['127.0.0.1'], throttle: { badKeys: 4, pauseSeconds: 3600, windowSeconds: 3600 } },
+  });
+  const from = (client: string, key: string | null, method = 'GET') =>
+    ask(gateway, {
+      method,
+      headers: [['x-forwarded-for', client], ...(key === null ? [] : [['x-api-key', key] as const])],
+    });
+  for (let count = 0; count < 4; count += 1) {
+    t.equal((await from(`2001:db8:0:7::${count}`, `svc_live_guess${count}`)).status, 401);
+  }
+  for (const key of ['svc_live_another', 'svc_test_another', 'no key', elsewhere]) {
+    const refused = await from('2001:db8:0:7::ffff', key);
+    t.match({ status: refused.status, body: refused.body }, { status: 429, body: tooMany }, key);
+    t.match(refused.header('retry-after'), /^3[56]\d\d$/);
+    t.equal(refused.header('www-authenticate'), undefined);
+  }
+  t.match(gateway.lines.at(-1), { event: { code: 'throttled' }, http: { response: { status_code: 429 } } });
+  t.match(gateway.lines.at(-1), { organization: { id: 'm_2' } }, 'the log says whose it was');
+  t.equal(gateway.lines.length, 4, 'the others share a line');
+  t.equal((await from('2001:db8:0:7::1', liveKey)).status, 200);
+  t.equal((await from('2001:db8:0:7::1', liveKey, 'POST')).status, 403);
+  t.equal((await from('2001:db8:0:7::1', null)).status, 401, 'no key is no guess');
+  t.equal((await from('2001:db8:0:8::1', 'svc_live_another')).status, 401, 'the network beside it is not throttled');
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  t.match(metrics, 'gateway_throttled_sources 1');
+  t.match(metrics, 'gateway_requests_total{code="throttled",status="429"');
+  t.equal(upstream.seen.length, 1);
+});
+
+t.test('the throttle can be switched off', async (t) => {
+  const gateway = await startTestGateway(t, { config: { throttle: { enabled: false, badKeys: 1 } } });
+  for (let count = 0; count < 3; count += 1) {
+    t.equal((await ask(gateway, { headers: [['x-api-key', 'svc_live_wrong']] })).status, 401);
+  }
+});
+
+t.test('a bucket lets so many through at once, and so many a second', (t) => {
+  let now = 0;
+  const bucket = new TokenBucket(2, 4, () => now);
+  const takes = (): boolean[] => Array.from({ length: 6 }, () => bucket.take());
+  t.same(takes(), [true, true, true, true, false, false]);
+  t.equal(bucket.tokens, 0);
+  now += 250;
+  bucket.take();
+  t.equal(bucket.tokens, 0.5);
+  now += 250;
+  t.same(takes(), [true, false, false, false, false, false]);
+  now += 3_600_000;
+  t.same(takes(), [true, true, true, true, false, false], 'never more than it holds');
+  t.end();
+});
+
+t.test('a merchant that asks more than it may is told when to ask again; others are not held up', (t) => {
+  let now = 0;
+  const rate = new MerchantRate({ requestsPerSecond: 2, burst: 3 }, null, () => now);
+  const count = (merchantId: string): string => {
+    let headers = '';
+    try {
+      const counted = rate.count(merchantId, (told) => (headers = Object.values(told).join(' ')));
+      return counted instanceof Promise ? 'later' : headers;
+    } catch (error) {
+      return error instanceof GatewayError ? `${error.code} ${error.retryAfterSeconds}: ${headers}` : String(error);
+    }
+  };
+  t.same(
+    [count('m_1'), count('m_1'), count('m_1'), count('m_1'), count('m_2')],
+    ['3 2 1', '3 1 1', '3 0 2', 'rate_limited 1: 3 0 2', '3 2 1'],
+  );
+  now += 500;
+  t.same([count('m_1'), count('m_1')], ['3 0 2', 'rate_limited 1: 3 0 2']);
+  t.same(rate.figures, {}, 'nothing is shared');
+  t.end();
+});
+
+t.test(
+  'a shared count decides where there is one, with the same answers; else the process counts by itself',
+  async (t) => {
+    let shared: TokenTake | null | Promise<TokenTake | null> = null;
+    const rate = new MerchantRate({ requestsPerSecond: 2, burst: 3 }, { take: () => shared }, () => 0);
+    const count = async (): Promise<string> => {
+      let headers = '';
+      try {
+        await rate.count('m_1', (told) => (headers = Object.values(told).join(' ')));
+        return headers;
+      } catch (error) {
+        return error instanceof GatewayError ? `${error.code} ${error.retryAfterSeconds}: ${headers}` : String(error);
+      }
+    };
+    t.same([await count(), await count()], ['3 2 1', '3 1 1'], 'alone, and at once');
+    for (const [take, told] of [
+      [{ taken: true, tokens: 2 }, '3 2 1'],
+      [{ taken: true, tokens: 0.25 }, '3 0 2'],
+      [{ taken: false, tokens: 0.25 }, 'rate_limited 1: 3 0 2'],
+      [null, '3 0 2'],
+      [null, 'rate_limited 1: 3 0 2'],
+    ] as const) {
+      shared = Promise.resolve(take);
+      t.equal(await count(), told);
+    }
+    t.same(rate.figures, { together: 3, alone: 4 });
+  },
+);
+
+t.test('gateways that share a count refuse as one does, and tell how they counted', async (t) => {
+  const upstream = await startUpstream(t);
+  let left = 3;
+  const asked: string[] = [];
+  let closed = 0;
+  const sharedRate: SharedRate = {
+    take: (merchantId) => {
+      asked.push(merchantId);
+      const taken = left >= 1;
+      if (taken) left -= 1;
+      return Promise.resolve({ taken, tokens: left });
+    },
+    close: () => {
+      closed += 1;
+      return Promise.resolve();
+    },
+  };
+  const setup = { upstreamUrl: upstream.url, config: { rateLimit: { requestsPerSecond: 1, burst: 3 } }, sharedRate };
+  const [one, other] = [await startTestGateway(t, setup), await startTestGateway(t, setup)];
+  const headers = [['x-api-key', liveKey]] as const;
+  const post = { method: 'POST', path: '/v1/payouts', headers, body: '{}' };
+  t.match(await ask(one, { headers }), { status: 200 });
+  t.equal((await ask(other, { headers, path: '/v1//payouts' })).status, 400, 'what is counted is judged as always');
+  const last = await ask(other, post);
+  t.equal(last.status, 200);
+  t.equal(last.header('ratelimit-remaining'), '0');
+  const refused = await ask(one, post);
+  t.match({ status: refused.status, body: refused.body }, { status: 429, body: tooMany });
+  t.equal(refused.header('retry-after'), '1');
+  t.equal(refused.header('ratelimit-limit'), '3');
+  t.match(one.lines.at(-1), { event: { code: 'rate_limited' }, organization: { id: 'm_1' } });
+  t.equal((await ask(other, { headers: [['x-api-key', 'svc_live_wrong']] })).status, 401);
+  t.equal((await ask(other, { headers, path: '/nowhere' })).status, 429, 'counted before it is told what there is');
+  t.same(asked, ['m_1', 'm_1', 'm_1', 'm_1', 'm_1'], 'nobody else is counted');
+  t.equal(upstream.seen.length, 2);
+  const metrics = await (await fetch(`http://127.0.0.1:${one.management}/metrics`)).text();
+  t.match(metrics, 'gateway_rate_limit_counts_total{how="together"} 2');
+  t.match(metrics, 'gateway_rate_limit_counts_total{how="alone"} 0');
+  await one.drain();
+  t.equal(closed, 1);
+});
+
+t.test('the rate limit is off unless it is given, and then told in headers', async (t) => {
+  const upstream = await startUpstream(t);
+  const headers = [['x-api-key', liveKey]] as const;
+  const free = await startTestGateway(t, { upstreamUrl: upstream.url });
+  t.equal((await ask(free, { headers })).header('ratelimit-limit'), undefined);
+  const limited = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    config: { rateLimit: { requestsPerSecond: 1, burst: 1 } },
+  });
+  const answers = await Promise.all(Array.from({ length: 12 }, () => ask(limited, { headers })));
+  const passed = answers.filter(({ status }) => status === 200);
+  const refused = answers.filter(({ status }) => status === 429);
+  t.equal(passed.length + refused.length, 12);
+  t.ok(passed.length > 0 && refused.length > 0, `${passed.length} passed, ${refused.length} were refused`);
+  for (const answer of answers) t.equal(answer.header('ratelimit-limit'), '1');
+  for (const answer of refused) {
+    t.equal(answer.body, tooMany);
+    t.equal(answer.header('retry-after'), '1');
+    t.equal(answer.header('ratelimit-remaining'), '0');
+  }
+  t.ok(limited.lines.some((line) => (line.event as { code: string }).code === 'rate_limited'));
+  t.equal((await ask(limited, { headers: [['x-api-key', 'svc_live_wrong']] })).header('ratelimit-limit'), undefined);
+});

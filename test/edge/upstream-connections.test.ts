@@ -1,0 +1,560 @@
+import { once } from 'node:events';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import { PassThrough, Readable } from 'node:stream';
+import { setTimeout } from 'node:timers/promises';
+import tls from 'node:tls';
+import t from 'tap';
+import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
+import type { UpstreamAnswer } from '../../src/edge/http1/answer-parser.js';
+import { BodyBuffers } from '../../src/edge/proxy/body-buffers.js';
+import type { UpstreamOptions, UpstreamRequest } from '../../src/edge/proxy/upstream-request.js';
+import { Upstream } from '../../src/edge/proxy/upstream.js';
+import { Cancellation } from '../../src/edge/request/exchange.js';
+import { GatewayError } from '../../src/edge/request/errors.js';
+import { startBareUpstream, type Teardown } from './harness.js';
+
+// What never comes about is waited for until then, and fails.
+const hang = { timeout: 20_000 };
+const ok = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
+const large = 4_000_000;
+
+/** A service on bare sockets. */
+interface Service {
+  readonly url: string;
+  /** Its connections, in the order in which they came, the closed ones as well. */
+  readonly sockets: Socket[];
+}
+
+async function startService(t: Teardown, onConnection: (socket: Socket, count: number) => void): Promise<Service> {
+  const sockets: Socket[] = [];
+  const url = await startBareUpstream(t, (socket) => {
+    socket.on('error', () => undefined);
+    onConnection(socket, sockets.push(socket));
+  });
+  return { url, sockets };
+}
+
+/** Answers each request that comes in one piece. */
+function answering(answer = ok): (socket: Socket) => void {
+  return (socket) => socket.on('data', () => socket.write(answer, 'latin1'));
+}
+
+function open(t: Teardown, url: string, options: Partial<UpstreamOptions> = {}): Upstream {
+  const defaults = {
+    ...{ name: 'service', timeoutSeconds: 60, maxInFlight: 8, ca: null, maxBodyBytes: 2 * large },
+    ...{ boundIdle: 8, readsBodies: false, restMilliseconds: 0, onUnsolicited: () => undefined },
+    ...{ minBodyBytesPerSecond: 1, buffers: new BodyBuffers(2 * large) },
+  };
+  const upstream = new Upstream({ ...defaults, url, ...options });
+  t.teardown(() => upstream.close(0));
+  return upstream;
+}
+
+/** Sends a request. Its answer is given at the end of the turn: no caller has it, and asks again, before. */
+function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<UpstreamAnswer> {
+  return new Promise((resolve, failed) => {
+    const answered = (answer: UpstreamAnswer): void => {
+      setImmediate(resolve, answer);
+    };
+    const none = { method: 'GET', target: '/', headers: [], body: null, bodyBytes: null, onBody: () => undefined };
+    const whole = {
+      bodyAtHand: () => null,
+      bodyIsWhole: () => true,
+      cancellation: new Cancellation(),
+      onStart: () => undefined,
+      onUploadEnd: () => undefined,
+      onHeaders: () => undefined,
+    };
+    upstream.send({ merchantId: 'm_1', ...none, ...whole, answered, failed, ...request });
+  });
+}
+
+/** The body of the answer to a request, or the code of its failure. */
+async function ask(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<string> {
+  try {
+    const { body } = await send(upstream, request);
+    return typeof body === 'string' ? body : (await body.toArray()).join('');
+  } catch (error) {
+    return error instanceof GatewayError ? error.code : String(error);
+  }
+}
+
+function gone(): GatewayError {
+  return new GatewayError('client_closed', 'the client went away');
+}
+
+/** Resolves when something has come about that turns of the event loop bring. */
+async function until(hasCome: () => boolean): Promise<void> {
+  while (!hasCome()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+t.test('requests that come one after the other share a connection; at the same time, each has its own', async (t) => {
+  const service = await startService(t, answering());
+  const upstream = open(t, service.url);
+  for (let count = 0; count < 5; count += 1) t.equal(await ask(upstream), 'ok');
+  t.equal(service.sockets.length, 1);
+  t.same(await Promise.all([ask(upstream), ask(upstream), ask(upstream)]), ['ok', 'ok', 'ok']);
+  t.equal(service.sockets.length, 3);
+});
+
+t.test('a connection is kept where the service keeps it for longer than a request needs to arrive', async (t) => {
+  const cases: readonly (readonly [answer: string, connections: number])[] = [
+    [ok, 1],
+    ...['timeout=3', 'timeout=5, max=9', 'timeout=1000000', 'timeout=99999999999', 'timeout=-1', 'max=1', ''].map(
+      (hint) => [ok.replace('\r\n', `\r\nKeep-Alive: ${hint}\r\n`), 1] as const,
+    ),
+    ...['timeout=0', 'timeout=1', 'timeout=2', 'max=5, timeout=1'].map(
+      (hint) => [ok.replace('\r\n', `\r\nKeep-Alive: ${hint}\r\n`), 2] as const,
+    ),
+    [ok.replace('\r\n', '\r\nConnection: close\r\n'), 2],
+    [ok.replace('HTTP/1.1', 'HTTP/1.0'), 2],
+    [ok.replace('HTTP/1.1', 'HTTP/1.0').replace('\r\n', '\r\nConnection: keep-alive\r\n'), 1],
+    ['HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n', 1],
+  ];
+  for (const [answer, connections] of cases) {
+    const service = await startService(t, answering(answer));
+    const upstream = open(t, service.url);
+    t.same([await ask(upstream), await ask(upstream)], ['ok', 'ok']);
+    t.equal(service.sockets.length, connections, JSON.stringify(answer));
+  }
+});
+
+t.test('an idle connection is closed before its service closes it', hang, async (t) => {
+  const service = await startService(t, answering(ok.replace('\r\n', '\r\nKeep-Alive: timeout=3\r\n')));
+  const upstream = open(t, service.url);
+  t.equal(await ask(upstream), 'ok');
+  const [socket] = service.sockets;
+  if (socket !== undefined) await once(socket, 'close');
+  t.equal(await ask(upstream), 'ok');
+});
+
+t.test('a connection whose end comes right behind its answer carries nothing more', async (t) => {
+  const service = await startService(t, (socket) => socket.once('data', () => socket.end(ok)));
+  const upstream = open(t, service.url);
+  // Each asks in the turn in which the one before was answered, when the end of its connection has not been read.
+  await new Promise<void>((resolve, reject) => {
+    const next = (left: number): void => {
+      if (left === 0) resolve();
+      else void send(upstream, { failed: reject, answered: () => { next(left - 1); } }); // prettier-ignore
+    };
+    next(50);
+  });
+  t.equal(service.sockets.length, 50);
+});
+
+t.test('an idle connection that its service closes or resets carries nothing', async (t) => {
+  const endings: ((socket: Socket) => unknown)[] = [(socket) => socket.end(), (socket) => socket.resetAndDestroy()];
+  for (const end of endings) {
+    const service = await startService(t, answering());
+    const upstream = open(t, service.url);
+    t.equal(await ask(upstream), 'ok');
+    const [socket] = service.sockets;
+    if (socket !== undefined) {
+      end(socket);
+      await once(socket, 'close');
+    }
+    t.equal(await ask(upstream), 'ok');
+    t.equal(service.sockets.length, 2);
+  }
+});
+
+t.test('a service can have an IPv6 address', async (t) => {
+  const server = net.createServer(answering()).listen(0, '::1');
+  t.teardown(() => server.close());
+  await once(server, 'listening');
+  const upstream = open(t, `http://[::1]:${(server.address() as AddressInfo).port}`);
+  t.equal(await ask(upstream), 'ok');
+  await upstream.close(0);
+});
+
+t.test('a request is sent once, whatever becomes of its connection', async (t) => {
+  const endings: ((socket: Socket) => unknown)[] = [
+    (socket) => socket.end(),
+    (socket) => socket.resetAndDestroy(),
+    (socket) => socket.end('HTTP/1.1 200 OK\r\nContent-'),
+    (socket) => socket.write('garbage\r\n'),
+  ];
+  for (const method of ['GET', 'POST']) {
+    for (const end of endings) {
+      let seen = '';
+      const service = await startService(t, (socket) => {
+        socket.on('data', (bytes) => {
+          seen += bytes.toString('latin1');
+          end(socket);
+        });
+      });
+      t.equal(await ask(open(t, service.url), { method }), 'upstream_failed');
+      t.equal(seen.split(' HTTP/1.1').length, 2);
+      t.equal(service.sockets.length, 1);
+    }
+  }
+});
+
+/** Answers the first request of a connection with `ok`, and ends it in this way when the next one comes. */
+function endingAtSecond(end: (socket: Socket) => unknown, seen: string[] = []): (socket: Socket) => void {
+  return (socket) => {
+    let isFirst = true;
+    socket.on('data', (bytes) => {
+      seen.push(bytes.toString('latin1').split(' ', 1)[0] ?? '');
+      if (isFirst) socket.write(ok);
+      else end(socket);
+      isFirst = false;
+    });
+  };
+}
+
+const withoutAnswer: readonly ((socket: Socket) => unknown)[] = [
+  (socket) => socket.end(),
+  (socket) => socket.resetAndDestroy(),
+];
+
+t.test('what only reads is sent once more, on a new connection, where a kept one ends without a byte', async (t) => {
+  for (const end of withoutAnswer) {
+    for (const method of ['GET', 'HEAD']) {
+      const seen: string[] = [];
+      const service = await startService(t, endingAtSecond(end, seen));
+      const upstream = open(t, service.url);
+      t.same(await Promise.all([ask(upstream), ask(upstream)]), ['ok', 'ok']);
+      t.equal(upstream.repeated, 0);
+      t.equal((await send(upstream, { method })).statusCode, 200);
+      t.same(seen, ['GET', 'GET', method, method]);
+      t.equal(service.sockets.length, 3, 'the other kept connection is not asked');
+      t.equal(upstream.repeated, 1);
+      t.equal(upstream.inFlight, 0);
+    }
+  }
+});
+
+t.test(
+  'it is not sent once more on a spare connection, which a service that is stopped ends as well',
+  hang,
+  async (t) => {
+    for (const end of withoutAnswer) {
+      for (const endsAtOnce of [true, false]) {
+        const sockets: Socket[] = [];
+        let requests = 0;
+        const service = await startService(t, (socket) => {
+          sockets.push(socket);
+          socket.on('data', () => {
+            requests += 1;
+            if (requests === 2) for (const each of endsAtOnce ? sockets : [socket]) end(each);
+            else if (requests === 3 && sockets.indexOf(socket) < 2) end(socket);
+            else void until(() => sockets.length > 1).then(() => setImmediate(() => socket.write(ok)));
+          });
+        });
+        const upstream = open(t, service.url);
+        const cancellation = new Cancellation();
+        const both = Promise.all([ask(upstream), ask(upstream, { cancellation })]);
+        setImmediate(() => {
+          cancellation.cancel(gone()); // its connection is opened all the same, and carries nothing
+        });
+        t.same(await both, ['ok', 'client_closed']);
+        t.equal(await ask(upstream), 'ok');
+        t.equal(sockets.length, 3);
+        t.equal(upstream.repeated, 1);
+      }
+    }
+  },
+);
+
+t.test('what may change something, has a body, or was answered in part is not sent again', async (t) => {
+  const cut = (socket: Socket): unknown => socket.end();
+  const body = (): Partial<UpstreamRequest> => ({ body: Readable.from([Buffer.from('{}')]), bodyBytes: 2 });
+  const cases: readonly (readonly [Partial<UpstreamRequest>, (socket: Socket) => unknown])[] = [
+    ...withoutAnswer.flatMap((end) =>
+      ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'].map((method) => [{ method }, end] as const),
+    ),
+    [{ method: 'POST', ...body() }, cut],
+    [{ ...body() }, cut],
+    [{}, (socket) => socket.end('H')],
+    [{}, (socket) => socket.end('HTTP/1.1 103 Early Hints\r\n\r\n')],
+    [{}, (socket) => socket.write('garbage\r\n')],
+  ];
+  for (const [request, end] of cases) {
+    const seen: string[] = [];
+    const service = await startService(t, endingAtSecond(end, seen));
+    const upstream = open(t, service.url);
+    t.equal(await ask(upstream), 'ok');
+    t.equal(await ask(upstream, request), 'upstream_failed');
+    t.equal(seen.length, 2, request.method ?? 'GET');
+    t.equal(service.sockets.length, 1);
+    t.equal(upstream.repeated, 0);
+  }
+});
+
+t.test('what was sent once more and is not answered either is a failure', async (t) => {
+  for (const end of withoutAnswer) {
+    const service = await startService(t, (socket, count) => {
+      if (count === 1) endingAtSecond(end)(socket);
+      else socket.on('data', () => end(socket));
+    });
+    const upstream = open(t, service.url);
+    t.same([await ask(upstream), await ask(upstream)], ['ok', 'upstream_failed']);
+    t.equal(service.sockets.length, 2);
+    t.equal(upstream.repeated, 1);
+    t.equal(upstream.inFlight, 0);
+  }
+});
+
+t.test(
+  'what waits for its second connection keeps its deadline, and is over when its client leaves',
+  hang,
+  async (t) => {
+    for (const leaves of [true, false]) {
+      const cancellation = new Cancellation();
+      const service = await startService(t, (socket, count) => {
+        if (count === 1) endingAtSecond((first) => first.end())(socket);
+      else if (leaves) socket.on('data', () => { cancellation.cancel(gone()); }); // prettier-ignore
+      });
+      const upstream = open(t, service.url, { timeoutSeconds: leaves ? 60 : 0.2 });
+      t.equal(await ask(upstream), 'ok');
+      t.equal(await ask(upstream, { cancellation }), leaves ? 'client_closed' : 'upstream_timeout');
+      t.equal(upstream.repeated, 1);
+      t.equal(upstream.inFlight, 0);
+    }
+  },
+);
+
+t.test(
+  'of many who lose their kept connections at once each is sent once more, with no place to spare',
+  hang,
+  async (t) => {
+    const service = await startService(
+      t,
+      endingAtSecond((socket) => socket.end()),
+    );
+    const upstream = open(t, service.url, { maxInFlight: 4 });
+    const four = [1, 2, 3, 4];
+    t.same(await Promise.all(four.map(() => ask(upstream))), ['ok', 'ok', 'ok', 'ok']);
+    t.same(await Promise.all(four.map(() => ask(upstream))), ['ok', 'ok', 'ok', 'ok']);
+    t.equal(service.sockets.length, 8);
+    t.equal(upstream.repeated, 4);
+  },
+);
+
+t.test('large uploads share a connection, and leave no listener on it', async (t) => {
+  const warnings: Error[] = [];
+  const note = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', note);
+  t.teardown(() => process.off('warning', note));
+  const size = 80_000; // longer than what is buffered
+  for (const bodyBytes of [size, null]) {
+    const service = await startService(t, (socket) => {
+      let received = '';
+      socket.setEncoding('latin1').on('data', (bytes: string) => {
+        received += bytes;
+        if (received.split('x').length - 1 < size || (bodyBytes === null && !received.endsWith('0\r\n\r\n'))) return;
+        received = '';
+        socket.write(ok);
+      });
+    });
+    const upstream = open(t, service.url);
+    for (let count = 0; count < 15; count += 1) {
+      const body = Readable.from(Array.from({ length: 4 }, () => Buffer.alloc(size / 4, 'x')));
+      t.equal(await ask(upstream, { method: 'POST', target: '/u', body, bodyBytes }), 'ok');
+    }
+    t.equal(service.sockets.length, 1);
+  }
+  t.same(warnings, []);
+});
+
+t.test('an answer that comes before the whole of its request ends the connection and the upload', hang, async (t) => {
+  for (const bodyBytes of [2 * large, null]) {
+    const service = await startService(t, (socket) => socket.once('data', () => socket.write(ok)));
+    const upstream = open(t, service.url);
+    const body = new PassThrough();
+    body.write(Buffer.alloc(70_000));
+    t.equal(await ask(upstream, { method: 'POST', body, bodyBytes }), 'ok');
+    t.equal(await ask(upstream), 'ok');
+    t.equal(service.sockets.length, 2);
+    const [socket] = service.sockets;
+    if (socket?.destroyed === false) await once(socket, 'close');
+    await until(() => body.listenerCount('data') === 0);
+  }
+});
+
+t.test('a body that is not as long as its head says never passes for a whole one, nor for a request', async (t) => {
+  const size = 80_000;
+  for (const [bodyBytes, sent] of [
+    [size, [Buffer.alloc(size), Buffer.from('GET /forged HTTP/1.1\r\n\r\n')]],
+    [size, [Buffer.alloc(size - 1)]],
+  ] as const) {
+    let seen = '';
+    const service = await startService(t, (socket) => {
+      socket.on('data', (bytes) => {
+        if (seen === '') seen += bytes.toString('latin1');
+      });
+    });
+    const upstream = open(t, service.url);
+    t.equal(await ask(upstream, { method: 'POST', body: Readable.from(sent), bodyBytes }), 'upstream_failed');
+    t.notMatch(seen, 'forged');
+    await until(() => service.sockets[0]?.destroyed === true);
+  }
+});
+
+t.test(
+  'a service that closes its side and reads nothing keeps neither the connection nor the upload',
+  hang,
+  async (t) => {
+    const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
+      socket.on('error', () => undefined).end();
+    });
+    t.teardown(() => server.close());
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const upstream = open(t, `http://127.0.0.1:${(server.address() as AddressInfo).port}`, {
+      maxBodyBytes: 20 * large,
+    });
+    const body = Readable.from(Array.from({ length: 10 }, () => Buffer.alloc(large)));
+    t.equal(await ask(upstream, { method: 'POST', body, bodyBytes: null }), 'upstream_failed');
+    await upstream.close(60_000);
+    t.pass('no connection is left');
+  },
+);
+
+t.test('a caller who pauses stops a large answer, and gets the whole of it', async (t) => {
+  const size = 16 * large;
+  let taken = 0;
+  const service = await startService(t, (socket) => {
+    socket.once('data', () => {
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
+      const write = (): void => {
+        if (taken === size) return;
+        taken += large;
+        socket.write(Buffer.alloc(large), write);
+      };
+      write();
+    });
+  });
+  const { body } = await send(open(t, service.url));
+  if (!(body instanceof Readable)) throw new Error('so much cannot have come whole');
+  await once(body, 'readable');
+  for (let [before, still] = [-1, 0]; still < 1_000; still = taken === before ? still + 1 : 0) {
+    before = taken;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  t.ok(taken < size / 2, `${taken} of ${size} bytes were asked for`);
+  let received = 0;
+  for await (const bytes of body) received += (bytes as string).length;
+  t.equal(received, size);
+});
+
+/** A service whose TLS handshakes stand still until they are let go on: each connection to it is being opened. */
+async function startStandstill(t: Teardown): Promise<Service & { readonly ca: Buffer; goOn: boolean }> {
+  const { cert, key } = await createSelfSigned(new Date());
+  const server = tls.createServer({ cert, key }, answering()).on('tlsClientError', () => undefined);
+  const service = await startService(t, (socket) => {
+    if (standstill.goOn) server.emit('connection', socket);
+  });
+  const url = service.url.replace('http://127.0.0.1', 'https://localhost');
+  const standstill = { ...service, url, ca: Buffer.from(cert), goOn: false };
+  return standstill;
+}
+
+/** A caller who has left while the connection was opened for him, which goes no further. */
+async function leaveWhileConnecting(t: Teardown) {
+  const service = await startStandstill(t);
+  const upstream = open(t, service.url, { ca: service.ca });
+  const cancellation = new Cancellation();
+  const left = ask(upstream, { cancellation });
+  await until(() => service.sockets.length === 1);
+  cancellation.cancel(gone());
+  return { service, upstream, left };
+}
+
+t.test('a connection that was opened for a caller who left fails nobody else when it fails', hang, async (t) => {
+  const { service, upstream, left } = await leaveWhileConnecting(t);
+  const next = ask(upstream);
+  for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  service.goOn = true;
+  service.sockets[0]?.resetAndDestroy();
+  t.same(await Promise.all([left, next]), ['client_closed', 'ok']);
+  t.equal(service.sockets.length, 2);
+});
+
+t.test(
+  'a connection that was opened for a caller who left, and does not open, holds up nobody else',
+  hang,
+  async (t) => {
+    const { service, upstream, left } = await leaveWhileConnecting(t);
+    t.equal(await left, 'client_closed');
+    service.goOn = true; // for those that come now
+    const early = ask(upstream);
+    await setTimeout(1_100);
+    t.equal(service.sockets.length, 1, 'it may still open');
+    t.equal(await ask(upstream), 'ok');
+    t.equal(await early, 'ok');
+    t.equal(service.sockets.length, 3);
+  },
+);
+
+t.test('while a service takes no connections, callers who come and go leave nothing behind', hang, async (t) => {
+  const service = await startStandstill(t);
+  const maxInFlight = 4;
+  const upstream = open(t, service.url, { ca: service.ca, maxInFlight });
+  for (let round = 0; round < 20; round += 1) {
+    const leaving = Array.from({ length: maxInFlight }, () => {
+      const cancellation = new Cancellation();
+      const body = new PassThrough();
+      body.write(Buffer.alloc(70_000));
+      return { cancellation, body, asked: ask(upstream, { method: 'POST', body, cancellation }) };
+    });
+    if (round === 0) await until(() => service.sockets.length === maxInFlight);
+    else await new Promise((resolve) => setImmediate(resolve));
+    for (const { cancellation } of leaving) cancellation.cancel(gone());
+    for (const { asked, body } of leaving) {
+      t.equal(await asked, 'client_closed');
+      await until(() => body.listenerCount('data') === 0);
+    }
+  }
+  t.equal(service.sockets.length, maxInFlight, 'no more connections than there are places');
+  service.goOn = true;
+  for (const socket of service.sockets.slice()) socket.destroy();
+  const asked = Array.from({ length: maxInFlight + 1 }, () => ask(upstream));
+  t.same((await Promise.all(asked)).sort(), ['ok', 'ok', 'ok', 'ok', 'upstream_busy'], 'every place is free again');
+});
+
+t.test('closing lets a request end, and cuts it off when it takes too long', hang, async (t) => {
+  for (const part of ['', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no']) {
+    for (const ends of [true, false]) {
+      const service = await startService(t, (socket) => socket.once('data', () => socket.write(part)));
+      const upstream = open(t, service.url);
+      const asked = ask(upstream);
+      await until(() => service.sockets.some((socket) => socket.bytesRead > 0 && socket.bytesWritten === part.length));
+      const closed = upstream.close(ends ? 60_000 : 0);
+      if (ends) service.sockets[0]?.write(ok.slice(part.length));
+      t.match(await asked, ends ? 'ok' : /gateway is closing|upstream_failed/);
+      await closed;
+      t.equal(await ask(upstream), 'upstream_failed', 'a request behind it does not go out');
+    }
+  }
+});
+
+t.test('closing waits no longer for a connection that does not open than for an answer', hang, async (t) => {
+  const service = await startStandstill(t);
+  const upstream = open(t, service.url, { ca: service.ca, timeoutSeconds: 600 });
+  const asked = ask(upstream);
+  await until(() => service.sockets.length === 1);
+  await upstream.close(1);
+  t.equal(await asked, 'upstream_failed');
+  const [socket] = service.sockets;
+  if (socket === undefined) return;
+  tls.createServer(await createSelfSigned(new Date())).emit('connection', socket);
+  await once(socket, 'close');
+});
+
+t.test('a service over TLS is verified, and its sessions are resumed', async (t) => {
+  const { cert, key } = await createSelfSigned(new Date());
+  const resumed: boolean[] = [];
+  const server = tls.createServer({ cert, key }, (socket) => {
+    resumed.push(socket.isSessionReused());
+    socket.on('data', () => socket.end(ok.replace('\r\n', '\r\nConnection: close\r\n')));
+  });
+  server.on('tlsClientError', () => undefined).listen(0, '127.0.0.1');
+  t.teardown(() => server.close());
+  await once(server, 'listening');
+  const url = `https://localhost:${(server.address() as AddressInfo).port}`;
+  const upstream = open(t, url, { ca: Buffer.from(cert) });
+  t.same([await ask(upstream), await ask(upstream)], ['ok', 'ok']);
+  t.same(resumed, [false, true]);
+  t.equal(await ask(open(t, url)), 'upstream_failed', 'an authority that nobody trusts');
+});

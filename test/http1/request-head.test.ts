@@ -1,0 +1,31 @@
+import t from 'tap';
+import { writeRequestHead } from '../../src/edge/http1/request-head.js';
+
+const to = { method: 'GET', target: '/v1/payouts', host: 'payouts.internal', body: null, keepsConnection: true };
+
+t.test('the head of a request is its line, its headers as they are, and an empty line', (t) => {
+  for (let turn = 1; turn <= 2; turn += 1) {
+    t.equal(
+      writeRequestHead({ ...to, headers: ['Accept', '*/*', 'x-name', 'b\u00fc\tc'] }),
+      'GET /v1/payouts HTTP/1.1\r\nhost: payouts.internal\r\nconnection: keep-alive\r\n' +
+        'Accept: */*\r\nx-name: b\u00fc\tc\r\n\r\n',
+    );
+  }
+  t.end();
+});
+
+t.test('what could be read as another header, or as another request, is not written', (t) => {
+  const names = ['', 'a b', 'a:', 'a\r\nx-merchant-id', 'a\n', 'a\0', 'ä', '\u0100', 'x'.repeat(70) + ' '];
+  const values = ['a\r\nx-merchant-id: 1', 'a\n', '\r', 'a\0', '\u0100', '\u2028', '\x7f'];
+  // Twice, because names are known again.
+  for (const name of [...names, ...names]) {
+    t.throws(() => writeRequestHead({ ...to, headers: [name, 'value'] }), /a header has a character/, { name });
+  }
+  for (const value of [...values, ...values]) {
+    t.throws(() => writeRequestHead({ ...to, headers: ['name', value] }), /a header has a character/, { value });
+  }
+  for (const target of ['/a b', '/a\r\nb', '/\u0100']) {
+    t.throws(() => writeRequestHead({ ...to, target, headers: [] }), /the target has a character/, { target });
+  }
+  t.end();
+});

@@ -1,0 +1,95 @@
+import dns from 'node:dns';
+import type { LookupFunction } from 'node:net';
+import t from 'tap';
+import type { AnswerReader } from '../../src/edge/http1/answer-reader.js';
+import { ConnectionPool, shareLookups } from '../../src/edge/http1/connection-pool.js';
+import type { WireRequest } from '../../src/edge/http1/connection.js';
+
+type Told = Parameters<LookupFunction>[2];
+
+function openLookup() {
+  const asked: { readonly question: string; readonly tell: Told }[] = [];
+  const lookup = shareLookups((hostname, { family, all }, tell) => {
+    asked.push({ question: `${hostname} ${family} ${all}`, tell });
+  });
+  const told: unknown[] = [];
+  const ask = (hostname: string, options: Parameters<LookupFunction>[1] = {}): void => {
+    lookup(hostname, options, (error, address) => told.push(error?.code ?? address));
+  };
+  return { asked, ask, told };
+}
+
+t.test('many who look a name up at once ask once, and each is told', (t) => {
+  const { asked, ask, told } = openLookup();
+  for (let count = 0; count < 100; count += 1) ask('silent.example');
+  ask('other.example');
+  t.same(
+    asked.map(({ question }) => question),
+    ['silent.example undefined undefined', 'other.example undefined undefined'],
+  );
+  asked[1]?.tell(null, '192.0.2.2', 4);
+  t.same(told, ['192.0.2.2'], 'one name does not wait for another');
+  asked[0]?.tell(null, '192.0.2.1', 4);
+  t.same(told.slice(1), Array(100).fill('192.0.2.1'));
+  t.end();
+});
+
+t.test('a failure is told to all, and the next one asks anew', (t) => {
+  const { asked, ask, told } = openLookup();
+  for (let count = 0; count < 3; count += 1) ask('lost.example');
+  asked[0]?.tell(Object.assign(new Error('not found'), { code: 'ENOTFOUND' }), '');
+  t.same(told, ['ENOTFOUND', 'ENOTFOUND', 'ENOTFOUND']);
+  ask('lost.example');
+  asked[1]?.tell(null, '192.0.2.3', 4);
+  t.equal(told[3], '192.0.2.3');
+  t.end();
+});
+
+t.test('one who is told and asks again at once is answered anew', (t) => {
+  const asked: Told[] = [];
+  const lookup = shareLookups((_hostname, _options, tell) => asked.push(tell));
+  lookup('a.example', {}, () => {
+    lookup('a.example', {}, () => undefined);
+  });
+  asked[0]?.(null, '192.0.2.1', 4);
+  t.equal(asked.length, 2);
+  t.end();
+});
+
+t.test('questions that differ are kept apart', (t) => {
+  const { asked, ask, told } = openLookup();
+  for (const options of [{}, { all: true }, { family: 4 }, { family: 6 }, { all: true }]) ask('a.example', options);
+  t.same(
+    asked.map(({ question }) => question),
+    ['a.example undefined undefined', 'a.example undefined true', 'a.example 4 undefined', 'a.example 6 undefined'],
+  );
+  asked[1]?.tell(null, [{ address: '192.0.2.1', family: 4 }]);
+  t.same(told, Array(2).fill([{ address: '192.0.2.1', family: 4 }]));
+  t.end();
+});
+
+t.test('the connections to an upstream share theirs', async (t) => {
+  const asked: string[] = [];
+  const refused = Object.assign(new Error('not found'), { code: 'ENOTFOUND' });
+  const { lookup } = dns;
+  t.teardown(() => (dns.lookup = lookup));
+  dns.lookup = ((hostname: string, _options: unknown, tell: (error: Error) => void) => {
+    asked.push(hostname);
+    setTimeout(tell, 50, refused);
+  }) as unknown as typeof dns.lookup;
+  const origin = new URL('http://silent.example');
+  const pool = new ConnectionPool({
+    ...{ origin, connectMilliseconds: 1_000, maxConnections: 10, ca: null },
+    ...{ boundIdle: 10, readsBodies: false, restMilliseconds: 0, onUnsolicited: () => undefined },
+  });
+  t.teardown(() => {
+    pool.destroy();
+  });
+  const failures = Array.from({ length: 5 }, () => {
+    return new Promise((resolve) => {
+      pool.send({} as WireRequest, { isSettled: false, onFailure: resolve } as unknown as AnswerReader, false);
+    });
+  });
+  t.same(await Promise.all(failures), Array(5).fill(refused));
+  t.same(asked, ['silent.example']);
+});
