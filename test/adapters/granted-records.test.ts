@@ -125,6 +125,11 @@ t.test(
     await server.kill();
     await server.restart();
     await until(async () => (await status()) === 'ACTIVE (stale)', 'served');
+    await t.rejects(
+      Promise.resolve(records.key(lookupIdOf(`${seededKey}x`, null))),
+      /not seeded/,
+      'what is not held is refused with the reason of the store, though there is none for all requests',
+    );
     const asked = Date.now();
     await until(async () => (await status()) === 'KeyStoreUnavailable', 'no longer');
     t.ok(Date.now() - asked < 3_500);

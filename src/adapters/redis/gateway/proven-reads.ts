@@ -59,8 +59,9 @@ export class ProvenReads {
     const isWorthIt = (): boolean => patience.turns > 0 && !this.#heartbeat.isClosed && standing.isJudgedSoon;
     for (; isWorthIt(); patience.turns -= 1) await verdict.next();
     const { proof } = standing;
+    // Where records that are held are still served, there is no reason for all requests, but the store has one.
     if (proof === null || !standing.answers)
-      throw new KeyStoreUnavailable(standing.reason ?? 'Redis could not be asked');
+      throw new KeyStoreUnavailable(standing.reason ?? standing.state.reason ?? 'Redis could not be asked');
     return proof;
   }
 
