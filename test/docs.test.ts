@@ -2,6 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import tls from 'node:tls';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
+import { SignedLog } from './audit/signed-log.js';
 import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/edge/request/errors.js';
 import { reservedNames } from '../src/edge/request/reserved-headers.js';
@@ -214,7 +215,12 @@ t.test('the audit log document names the fields of the lines, all of them and no
   for (let count = 0; count < 2; count += 1) await ask(gateway, { headers: [['x-forwarded-for', '198.51.100.8']] });
   await exchangeBytes(tls.connect({ ...client, port: gateway.https, ca: gateway.ca }), requestBytes({}));
   await gateway.drain();
-  const lines = readFileSync(file, 'utf8').trimEnd().split('\n').slice(1);
+  const signed = new SignedLog(folder, 'signed.log');
+  const { log } = signed.open(0);
+  await signed.rotate(log, `${folder}/signed.log.1`);
+  await log.close(30_000);
+  const texts = [readFileSync(file, 'utf8').replace(/^.*\n/, ''), readFileSync(`${folder}/signed.log.1`, 'utf8')];
+  const lines = texts.join('').trimEnd().split('\n');
   const written = new Set(
     lines.flatMap((line) => fieldsOf(JSON.parse(line))).map((name) => name.replace(/(?<=predecessor|codes)\..*/, '')),
   );

@@ -1,6 +1,7 @@
-import { chainHash, type LogSecret } from '../telemetry/chain.js';
-import type { Finding, Place } from './finding.js';
+import { chainHash, type LogSecret, treeAlgorithm } from '../telemetry/chain.js';
+import { type Finding, type Place, rangeText } from './finding.js';
 import type { SealedLine } from './sealed-line.js';
+import type { RunProof } from './signed-runs.js';
 
 interface Range {
   readonly from: number;
@@ -19,6 +20,8 @@ export class ChainCheck {
   closed = false;
   /** Whether its last line says that it goes on in another file. */
   goesOn = false;
+  /** The chain in the next file, where its last line names one. */
+  next: string | null = null;
   lines = 0;
   /** Lines that stand only for the beginning of what follows, because the hash before them is not known. */
   unchecked = 0;
@@ -28,7 +31,7 @@ export class ChainCheck {
   lost = 0;
   lastCheckpointAt: string | null = null;
   /** Those under one of which the lines are hashed; one when it is known which. */
-  #secrets: readonly LogSecret[];
+  #secrets: readonly (LogSecret | typeof treeAlgorithm)[];
   /** What the hash before the next line may be: empty where it is not known, two where the newest line is edited. */
   #previous: readonly string[] = [];
   #expected: number;
@@ -42,8 +45,16 @@ export class ChainCheck {
   constructor(first: SealedLine, secrets: readonly LogSecret[], report: (finding: Finding) => void) {
     this.id = first.id;
     this.#expected = first.sequence;
-    this.#secrets = first.checkpoint?.algorithm === 'sha256' ? [null] : secrets;
+    const algorithm = first.checkpoint?.algorithm;
+    if (algorithm === 'sha256') this.#secrets = [null];
+    else if (algorithm === treeAlgorithm) this.#secrets = [treeAlgorithm];
+    else this.#secrets = algorithm === undefined ? [...secrets, treeAlgorithm] : secrets;
     this.#report = report;
+  }
+
+  /** Whether its lines are the leaves of a tree, so that they may be signed. */
+  get isTree(): boolean {
+    return this.#secrets[0] === treeAlgorithm;
   }
 
   /**
@@ -62,9 +73,10 @@ export class ChainCheck {
     const isProved = this.#checkHash(line, place);
     this.#expected = line.sequence + 1;
     this.newest = { sequence: line.sequence, hash: line.hash, place };
-    this.goesOn = line.checkpoint?.reason === 'file-end';
+    this.next = line.checkpoint?.next ?? null;
+    this.goesOn = line.checkpoint?.reason === 'file-end' && this.next === null;
     // A line behind the one that closed it opens it again, whoever named that one.
-    this.closed = line.checkpoint?.reason === 'end';
+    this.closed = line.checkpoint?.reason === 'end' || this.next !== null;
     if (line.checkpoint !== null) {
       this.lost = line.checkpoint.lost;
       this.lastCheckpointAt = line.checkpoint.at;
@@ -154,11 +166,6 @@ export class ChainCheck {
   }
 }
 
-/** `line 5`, `the 3 lines 5 to 7`. */
-export function rangeText({ from, to }: { readonly from: number; readonly to: number }): string {
-  return from === to ? `line ${from}` : `the ${to - from + 1} lines ${from} to ${to}`;
-}
-
 /** What findings that are many may come from, where whoever verifies may have made a mistake. */
 export function hintsOf(findings: readonly Finding[], chains: readonly ChainCheck[]): string[] {
   const isLate = findings.some(({ kind }) => kind === 'repeated' || kind === 'reordered');
@@ -186,6 +193,8 @@ export interface Verdict {
   /** Requests that the lines of chains stand for: several may share a line. */
   readonly requests: number;
   readonly chains: readonly ChainCheck[];
+  /** How far each chain is proved by signatures; null where no checkpoints were given. */
+  readonly proofs: readonly RunProof[] | null;
   /** The first of them, in the order of the lines. */
   readonly findings: readonly Finding[];
   /** How many there are in all. */

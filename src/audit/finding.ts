@@ -26,10 +26,19 @@ type FindingKind =
   /** A chain ends here without its end. */
   | 'truncated'
   /** A chain was made without the secret. */
-  | 'unkeyed';
+  | 'unkeyed'
+  /** Nothing was signed of a run, or what should be a signed checkpoint is none. */
+  | 'unsigned'
+  /** Two things were signed of which one alone can be true. */
+  | 'forked';
 
 /** Something that is wrong with a log, and where it shows. */
 export interface Finding extends Place {
   kind: FindingKind;
   message: string;
+}
+
+/** `line 5`, `the 3 lines 5 to 7`. */
+export function rangeText({ from, to }: { readonly from: number; readonly to: number }): string {
+  return from === to ? `line ${from}` : `the ${to - from + 1} lines ${from} to ${to}`;
 }

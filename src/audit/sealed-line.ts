@@ -1,4 +1,4 @@
-import { sealLength } from '../telemetry/chain.js';
+import { sealLength, treeAlgorithm } from '../telemetry/chain.js';
 import Type, { Compile, type Static } from '../typebox/typebox.js';
 
 const hash = Type.String({ pattern: '^[0-9a-f]{64}$' });
@@ -8,9 +8,10 @@ const checkpointSchema = Type.Object({
   '@timestamp': Type.String({ maxLength: 40 }),
   gateway: Type.Object({
     chain: Type.Object({
-      algorithm: Type.Enum(['sha256', 'hmac-sha256']),
+      algorithm: Type.Enum(['sha256', 'hmac-sha256', treeAlgorithm]),
       previous: hash,
       lost: count,
+      next: Type.Optional(Type.String({ maxLength: 26 })),
       predecessor: Type.Optional(
         Type.Union([
           Type.Null(),

@@ -1,10 +1,11 @@
 import { OperatorError } from '../config/operator-error.js';
 import type { LogSecret } from '../telemetry/chain.js';
-import { ChainCheck, hintsOf, rangeText, type Verdict } from './chain-check.js';
-import { type Finding, type Place, placeText } from './finding.js';
+import { ChainCheck, hintsOf, type Verdict } from './chain-check.js';
+import { type Finding, type Place, placeText, rangeText } from './finding.js';
 import { type GivenLog, GivenLogs } from './given-logs.js';
 import type { RawLine } from './log-lines.js';
 import { type Checkpoint, mayBeginLine, parseSealedLine, type SealedLine } from './sealed-line.js';
+import type { SignedRuns } from './signed-runs.js';
 
 /** What is known beforehand of the log that is verified. */
 export interface VerifierOptions {
@@ -14,6 +15,8 @@ export interface VerifierOptions {
   readonly running: boolean;
   /** The lines are a part of a log, which may begin anywhere. */
   readonly partial: boolean;
+  /** The signed checkpoints, all of which were taken; null or left out: none were given. */
+  readonly signed?: SignedRuns | null;
 }
 
 const mostFindings = 1_000;
@@ -65,6 +68,8 @@ export class Verifier {
     }
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
     const isProved = chain.check(line, place);
+    const unlike = this.#options.signed?.compare(line.id, line.sequence, line.hash) ?? null;
+    if (unlike !== null) this.#report({ ...place, ...unlike });
     log.newest = chain.newest;
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
@@ -91,11 +96,14 @@ export class Verifier {
     }
     for (const chain of this.#chains.values()) this.#judgeEnd(chain, areAll);
     const chains = [...this.#chains.values()];
+    this.#judgeSignatures(chains, areAll);
+    const { signed = null } = this.#options;
     return {
       intact: this.#findingCount === 0,
       lines: this.#lines,
       requests: this.#requests,
       chains,
+      proofs: signed && chains.map(({ id, lines }) => signed.proofOf(id, lines)),
       findings: this.#findings,
       findingCount: this.#findingCount,
       notes: [...this.#notes, ...hintsOf(this.#findings, chains)],
@@ -109,7 +117,8 @@ export class Verifier {
       const message = 'a chain begins that was made without the secret, as anybody could make it';
       this.#report({ ...place, kind: 'unkeyed', message });
     }
-    const begins = line.sequence === 1 && line.checkpoint?.reason === 'start';
+    const reason = line.checkpoint?.reason;
+    const begins = line.sequence === 1 && (reason === 'start' || reason === 'file-start');
     if (!begins && line.checkpoint?.reason === 'file-start' && isFirst) {
       this.#notes.push(`${placeText(place)}: goes on from an earlier file, which is not given: ${before(line)}`);
     } else if (!begins && this.#options.partial) {
@@ -130,7 +139,7 @@ export class Verifier {
   }
 
   /** The line of another process must stand before a start that names it, and nothing before one that found no line. */
-  #judgePredecessor({ predecessor }: Checkpoint, place: Place, isFirstOfFile: boolean): void {
+  #judgePredecessor({ predecessor, reason }: Checkpoint, place: Place, isFirstOfFile: boolean): void {
     const inFile = predecessor !== undefined;
     if (this.#inFile !== null && this.#inFile !== inFile) {
       const message = `a chain begins here that was written to ${inFile ? 'a file' : 'standard output'}, unlike the ones before`;
@@ -147,6 +156,10 @@ export class Verifier {
     const newest = chain?.newest;
     if (chain === undefined || newest === undefined || newest === null) {
       if (this.#options.partial) return;
+      if (reason === 'file-start') {
+        this.#notes.push(`${placeText(place)}: goes on from an earlier file, which is not given: from the chain ${id}`);
+        return;
+      }
       const message = `${rangeText({ from: 1, to: sequence })} of the chain ${id} should stand before`;
       this.#report({ ...place, kind: 'missing', message });
     } else if (newest.sequence < sequence) {
@@ -203,6 +216,10 @@ export class Verifier {
     const { newest } = chain;
     if (chain.lost > 0)
       this.#notes.push(`the chain ${chain.id} tells of lines that had no room and were lost: ${chain.lost}`);
+    if (chain.next !== null && !this.#chains.has(chain.next) && newest !== null)
+      this.#notes.push(
+        `${placeText(newest.place)}: the chain ${chain.id} goes on as ${chain.next} in another file, which is not given`,
+      );
     if (newest === null || chain.closed) return;
     // Without the secret anybody can make such a line: what is behind it would have to go on from its hash.
     if (areAll && chain.unchecked === chain.lines && chain !== this.#leading) {
@@ -220,6 +237,26 @@ export class Verifier {
       const message = `its chain ends here without a checkpoint of its end: lines behind it are cut off, or its process was killed or still runs`;
       this.#report({ ...newest.place, kind: 'truncated', message });
     }
+  }
+
+  #judgeSignatures(chains: readonly ChainCheck[], areAll: boolean): void {
+    const { signed, partial } = this.#options;
+    if (!signed) {
+      if (chains.some(({ isTree }) => isTree))
+        this.#notes.push(
+          'without signed checkpoints a chain shows accidents alone: give --checkpoints and --public-key',
+        );
+      return;
+    }
+    this.#notes.push(...signed.notes);
+    for (const finding of signed.findings) this.#report(finding);
+    for (const { id, newest, isTree } of chains) {
+      if (!isTree || newest === null || signed.has(id)) continue;
+      const message = `nothing is signed of the chain ${id}: anybody could have made it`;
+      this.#report({ ...newest.place, kind: 'unsigned', message });
+    }
+    if (partial || !areAll) return;
+    for (const finding of signed.missing((run) => this.#chains.get(run)?.newest ?? null)) this.#report(finding);
   }
 
   #report(finding: Finding): void {

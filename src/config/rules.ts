@@ -195,7 +195,15 @@ function tracesHaveWhereTo({ traces: { endpoint, tokenFile, caFile } }: Config):
 }
 
 /** What was meant for a stream would go into a file of that name, which nobody reads and the disk fills up with. */
-function logGoesWhereItSays({ accessLog: { destination } }: Config): RuleProblem[] {
+function logGoesWhereItSays({ accessLog: { destination, checkpoints } }: Config): RuleProblem[] {
+  if (checkpoints?.file === destination)
+    return [
+      {
+        path: 'accessLog.checkpoints.file',
+        message: 'expected another file than the log itself',
+        others: ['accessLog.destination'],
+      },
+    ];
   if (destination === 'stdout' || !/^\s*(?:stdout|stderr)\s*$/i.test(destination)) return [];
   return [{ path: 'accessLog.destination', message: 'expected stdout, in lower case, or the path of a file' }];
 }

@@ -1,4 +1,6 @@
 import { createHash, createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto';
+import type { RunEnd } from '../evidence/checkpoint.js';
+import { leafHash, MerkleTree } from '../evidence/merkle-tree.js';
 import { decimal, serialise } from './serialise.js';
 import { uniqueId } from './unique-id.js';
 
@@ -17,13 +19,17 @@ export function logSecretOf(bytes: Buffer): KeyObject {
 }
 
 /**
- * The hash of a line: HMAC-SHA-256 under the log's secret, or SHA-256 without one, of the hash of the line before it and
- * the line's own bytes without the last 76. In lower-case hex.
+ * The hash of a line: HMAC-SHA-256 under the log's secret, SHA-256 without one, or that of a leaf of a tree (RFC 6962), of the hash of
+ * the line before it and the line's own bytes without the last 76. In lower-case hex.
  */
-export function chainHash(secret: LogSecret, previous: string, text: string | Buffer): string {
+export function chainHash(secret: LogSecret | typeof treeAlgorithm, previous: string, text: string | Buffer): string {
+  if (secret === treeAlgorithm) return leafHash(previous, text).toString('hex');
   const digest = secret === null ? createHash('sha256') : createHmac('sha256', secret);
   return digest.update(previous).update(text).digest('hex');
 }
+
+/** The algorithm of a log whose lines are the leaves of a tree too, of which checkpoints are signed. Their hashes need no secret. */
+export const treeAlgorithm = 'rfc6962-sha256';
 
 /** Why a checkpoint stands where it does. */
 export type CheckpointReason = 'start' | 'interval' | 'file-end' | 'file-start' | 'end';
@@ -38,19 +44,48 @@ export interface Predecessor {
   readonly torn: number;
 }
 
-/** The lines of one process: each numbered, and hashed together with the hash of the one before it. */
+/** The line that the next process finds, or goes on from in another file. */
+export function predecessorOf({ run, size, hash }: RunEnd): Predecessor {
+  return { id: run, sequence: size, hash: hash.toString('hex'), torn: 0 };
+}
+
+/** The line of a chain that a process found; null where it found none. */
+export function lineFoundBy(predecessor: Predecessor | null | undefined): RunEnd | null {
+  const { id = null, sequence = null, hash = null } = predecessor ?? {};
+  if (id === null || sequence === null || hash === null) return null;
+  return { run: id, size: sequence, hash: Buffer.from(hash, 'hex') };
+}
+
+/** What a checkpoint of a chain's beginning or end names besides. */
+interface Neighbours {
+  /** Of a beginning: what the log ended with. Undefined where lines go to a stream, null where the file was empty. */
+  readonly predecessor?: Predecessor | null;
+  /** Of the end of a file: the chain in the next one, where each file has its own. */
+  readonly next?: string;
+}
+
+/** The lines of one process, or of one of its files: each numbered, and hashed together with the hash of the one before it. */
 export class Chain {
   readonly id = uniqueId();
-  readonly #isSecret: boolean;
+  /** The tree over the lines; null where none is kept. */
+  readonly tree: MerkleTree | null;
+  readonly #algorithm: string;
   readonly #hash: LineHash;
   readonly #environment: string;
   #previous = noHash;
   #sequence = 0;
 
-  constructor(secret: LogSecret, environment: string) {
-    this.#isSecret = secret !== null;
+  /** @param secret what the lines are hashed under; or the tree's algorithm, for which there is none */
+  constructor(secret: LogSecret | typeof treeAlgorithm, environment: string) {
+    this.tree = secret === treeAlgorithm ? new MerkleTree() : null;
+    this.#algorithm = typeof secret === 'string' ? secret : secret === null ? 'sha256' : 'hmac-sha256';
     this.#hash = new LineHash(secret, `{"service":{"ephemeral_id":"${this.id}"},`);
     this.#environment = environment;
+  }
+
+  /** The newest line. */
+  get end(): RunEnd {
+    return { run: this.id, size: this.#sequence, hash: Buffer.from(this.#previous, 'hex') };
   }
 
   /**
@@ -61,23 +96,22 @@ export class Chain {
   seal(line: string): Buffer {
     this.#sequence += 1;
     this.#previous = this.#hash.of(this.#previous, line, `,"sequence":${decimal(this.#sequence, 0)}`);
+    this.tree?.append(Buffer.from(this.#previous, 'hex'));
     return this.#hash.withEnd(`,"hash":"${this.#previous}"}}`);
   }
 
-  /**
-   * A line of the chain's own. It tells the hash before it, so that a file that begins with it can be verified by itself.
-   * @param predecessor of a start: undefined where lines go to a stream, null where the file was empty
-   */
-  checkpoint(reason: CheckpointReason, at: number, lost: number, predecessor?: Predecessor | null): Buffer {
+  /** A line of the chain's own. It tells the hash before it, so that a file that begins with it can be verified by itself. */
+  checkpoint(reason: CheckpointReason, at: number, lost: number, { predecessor, next }: Neighbours = {}): Buffer {
     const line = {
       '@timestamp': new Date(at).toISOString(),
       gateway: {
         environment: this.#environment,
         chain: {
-          algorithm: this.#isSecret ? 'hmac-sha256' : 'sha256',
+          algorithm: this.#algorithm,
           previous: this.#previous,
           lost,
           predecessor,
+          next,
         },
       },
       event: {
@@ -114,14 +148,22 @@ export class LineHash {
   #inner = Buffer.allocUnsafeSlow(firstBytes);
   /** The secret with the outer padding, and the inner digest; null where there is no secret. */
   readonly #outer: Buffer | null;
+  /** Where what is hashed begins without a secret: a leaf of a tree has a zero before it (RFC 6962), in the block's last byte. */
+  readonly #from: number;
   /** Where what each line begins with ends. */
   readonly #headEnd: number;
   #length = 0;
 
-  /** @param head what each line begins with, in ASCII: the beginning of an object, up to the comma behind a member */
-  constructor(secret: LogSecret, head: string) {
-    this.#outer = secret === null ? null : Buffer.alloc(blockBytes + digestBytes);
-    const key = secret === null ? Buffer.alloc(0) : keyBlock(secret.export());
+  /**
+   * @param secret or the tree's algorithm: then each hash is that of a leaf, under no secret
+   * @param head what each line begins with, in ASCII: the beginning of an object, up to the comma behind a member
+   */
+  constructor(secret: LogSecret | typeof treeAlgorithm, head: string) {
+    const isSecret = secret !== null && secret !== treeAlgorithm;
+    this.#outer = isSecret ? Buffer.alloc(blockBytes + digestBytes) : null;
+    this.#from = secret === treeAlgorithm ? blockBytes - 1 : blockBytes;
+    this.#inner[blockBytes - 1] = 0;
+    const key = isSecret ? keyBlock(secret.export()) : Buffer.alloc(0);
     for (const [index, byte] of key.entries()) {
       this.#inner[index] = byte ^ 0x36;
       if (this.#outer !== null) this.#outer[index] = byte ^ 0x5c;
@@ -143,7 +185,7 @@ export class LineHash {
     const membersEnd = start + inner.write(members, start, 'utf8') - '}}'.length;
     inner[start] = comma;
     this.#length = membersEnd + inner.write(more, membersEnd, 'latin1');
-    if (this.#outer === null) return hash('sha256', inner.subarray(blockBytes, this.#length));
+    if (this.#outer === null) return hash('sha256', inner.subarray(this.#from, this.#length));
     // Not as a buffer, which costs more to make than the hash itself.
     const digest = hash('sha256', inner.subarray(0, this.#length), 'binary');
     this.#outer.write(digest, blockBytes, 'binary');

@@ -1,6 +1,8 @@
 import { close, constants, fstat, fstatSync, mkdirSync, open, openSync, stat } from 'node:fs';
 import path from 'node:path';
-import { Chain, type LogSecret } from './chain.js';
+import type { Checkpoint } from '../evidence/checkpoint.js';
+import { Chain, lineFoundBy, type LogSecret, predecessorOf, treeAlgorithm } from './chain.js';
+import type { CheckpointFigures, CheckpointLog } from './checkpoint-log.js';
 import type { LineSink } from './line-sink.js';
 import { LineWriter } from './line-writer/line-writer.js';
 import { FileGrowth, FreeSpace, NoLogFile, readFileEnd, type readFreeBytes, requireLogFile } from './log-file.js';
@@ -11,6 +13,8 @@ export interface ChainedLogOptions {
   readonly destination: string;
   readonly secret: LogSecret;
   readonly environment: string;
+  /** Signs and keeps checkpoints of the lines, which are leaves of a tree then; null or left out: they form a chain alone. */
+  readonly checkpoints?: CheckpointLog | null;
   /** The time, in milliseconds since 1970. */
   readonly now: () => number;
   /** Told when the file was renamed and no new one can be opened; lines go on into the old one. */
@@ -40,7 +44,9 @@ const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | 
 export class ChainedLog implements LineSink {
   readonly #options: ChainedLogOptions;
   readonly #file: string | null;
-  readonly #chain: Chain;
+  /** Where checkpoints are signed, each file has one of its own, so that a file can be deleted. */
+  #chain: Chain;
+  readonly #checkpoints: CheckpointLog | null;
   readonly #writer: LineWriter;
   readonly #timers: NodeJS.Timeout[];
   /** Null: nobody can say it of a stream. */
@@ -49,6 +55,10 @@ export class ChainedLog implements LineSink {
   #descriptor: number;
   #growth: FileGrowth;
   #lost = 0;
+  /** Those lost before the present chain began. */
+  #lostBefore = 0;
+  /** Whether lines are on their way to the disk of which a periodic checkpoint is to be signed. */
+  #isSigning = false;
   #foreignBytes = 0;
   #told: string | null = null;
   #reopening = false;
@@ -59,25 +69,35 @@ export class ChainedLog implements LineSink {
 
   /** @throws the file system's error when the file cannot be opened */
   constructor(options: ChainedLogOptions) {
-    const { destination, secret, environment, checkpointMilliseconds = 60_000, renameMilliseconds = 250 } = options;
-    this.#options = options;
+    const { destination, checkpointMilliseconds = 60_000, renameMilliseconds = 250, checkpoints = null } = options;
+    [this.#options, this.#checkpoints] = [options, checkpoints];
     this.#file = destination === 'stdout' ? null : destination;
     if (this.#file !== null) mkdirSync(path.dirname(this.#file), { recursive: true });
     const end = this.#file === null ? null : readFileEnd(this.#file);
     this.#descriptor = this.#file === null ? 1 : openSync(this.#file, appending, 0o640);
     this.#growth = new FileGrowth(this.#file === null ? 0 : fstatSync(this.#descriptor).size);
     this.#writer = new LineWriter(this.#descriptor, this.#file !== null);
-    this.#chain = new Chain(secret, environment);
+    this.#chain = this.#newChain();
     const { reserveBytes = 0, onReserve = () => undefined } = options;
     this.#space =
       this.#file === null ? null : new FreeSpace(this.#file, reserveBytes, onReserve, options.readFreeBytes);
     // What a killed process had begun to write gets its line end, so that it spoils no line of this one.
     if (end?.isOpen === true) this.#writer.append(Buffer.alloc(0));
-    this.#writer.append(this.#chain.checkpoint('start', options.now(), 0, end?.predecessor));
+    const predecessor = end?.predecessor;
+    const neighbours = predecessor === undefined ? {} : { predecessor };
+    this.#writer.append(this.#chain.checkpoint('start', options.now(), 0, neighbours));
+    this.#sign('start', { previous: lineFoundBy(predecessor) });
     this.#timers = [
       setInterval(() => {
         this.#checkpoint('interval');
       }, checkpointMilliseconds).unref(),
+      ...(checkpoints === null
+        ? []
+        : [
+            setInterval(() => {
+              this.#signPeriodically();
+            }, checkpoints.everyMilliseconds).unref(),
+          ]),
       setInterval(() => {
         this.#look();
         this.#space?.look();
@@ -113,6 +133,10 @@ export class ChainedLog implements LineSink {
     return this.#space?.hasOnlyReserve ?? false;
   }
 
+  checkpoints(): CheckpointFigures | null {
+    return this.#checkpoints?.figures ?? null;
+  }
+
   beforeEnd(callback: () => void): void {
     this.#beforeEnd = callback;
   }
@@ -133,8 +157,41 @@ export class ChainedLog implements LineSink {
     for (const timer of this.#timers) clearInterval(timer);
     this.#beforeEnd();
     this.#checkpoint('end');
+    this.#sign('end');
     this.#replaceIfGone();
-    return (this.#closing = this.#writer.close(timeoutMilliseconds));
+    return (this.#closing = this.#close(timeoutMilliseconds));
+  }
+
+  async #close(timeoutMilliseconds: number): Promise<void> {
+    const began = performance.now();
+    await this.#writer.close(timeoutMilliseconds);
+    await this.#checkpoints?.close(timeoutMilliseconds - (performance.now() - began));
+  }
+
+  #newChain(): Chain {
+    const { secret, environment } = this.#options;
+    return new Chain(this.#checkpoints === null ? secret : treeAlgorithm, environment);
+  }
+
+  /** Has a checkpoint of all lines signed, as soon as they are on the disk: a crash would else look as if they were cut off. */
+  #sign(
+    occasion: Checkpoint['occasion'],
+    more: Pick<Checkpoint, 'previous' | 'next'> = {},
+    onSigned?: () => void,
+  ): void {
+    const { id: run, tree } = this.#chain;
+    if (this.#checkpoints === null || tree === null) return;
+    const checkpoint = { run, size: tree.size, root: tree.root(), occasion, at: this.#options.now(), ...more };
+    this.#writer.sync((isSynced) => {
+      if (isSynced) this.#checkpoints?.add(checkpoint);
+      onSigned?.();
+    });
+  }
+
+  #signPeriodically(): void {
+    if (this.#isSigning) return;
+    this.#isSigning = true;
+    this.#sign('periodic', {}, () => (this.#isSigning = false));
   }
 
   /** The last look, at the end of the process: the lines of a removed file go into a new one. */
@@ -156,9 +213,13 @@ export class ChainedLog implements LineSink {
     this.#told = problem;
   }
 
-  #checkpoint(reason: 'interval' | 'file-end' | 'file-start' | 'end'): void {
+  #checkpoint(
+    reason: 'interval' | 'file-end' | 'file-start' | 'end',
+    neighbours: Parameters<Chain['checkpoint']>[3] = {},
+  ): void {
     if (reason === 'interval' && !this.#writer.hasRoom) return;
-    this.#writer.append(this.#chain.checkpoint(reason, this.#options.now(), this.#lost));
+    const lost = this.#lost - this.#lostBefore;
+    this.#writer.append(this.#chain.checkpoint(reason, this.#options.now(), lost, neighbours));
     if (this.#file !== null) this.#writer.sync();
   }
 
@@ -193,12 +254,18 @@ export class ChainedLog implements LineSink {
   #goOnIn(descriptor: number, size: number, isFormerGone: boolean): void {
     this.#reopenFailed = false;
     this.#isFileGone = false;
-    this.#checkpoint('file-end');
+    const former = this.#chain;
+    const next = this.#checkpoints === null ? former : this.#newChain();
+    const isOther = next !== former;
+    this.#checkpoint('file-end', isOther ? { next: next.id } : {});
+    this.#sign('end', { next: next.id });
     this.#descriptor = descriptor;
     this.#growth = new FileGrowth(size);
     if (isFormerGone) this.#lost += this.#writer.replaceGone(descriptor);
     else this.#writer.switchTo(descriptor);
-    this.#checkpoint('file-start');
+    if (isOther) [this.#chain, this.#lostBefore] = [next, this.#lost];
+    this.#checkpoint('file-start', isOther ? { predecessor: predecessorOf(former.end) } : {});
+    this.#sign('start', { previous: former.end });
     this.#options.onReopened?.();
   }
 

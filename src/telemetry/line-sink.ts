@@ -1,3 +1,5 @@
+import type { CheckpointFigures } from './checkpoint-log.js';
+
 /** Somewhere to append JSON lines to, without ever waiting for it. */
 export interface LineSink {
   /** Takes a line: the text of a JSON object whose last member is `event`. */
@@ -12,6 +14,8 @@ export interface LineSink {
   heldBytes(): number;
   /** Whether the log's file system has less room than is reserved for what must not be lost. Left out: that is not looked at. */
   hasOnlyReserve?(): boolean;
+  /** What has become of the signed checkpoints; null, or left out, where none are signed. */
+  checkpoints?(): CheckpointFigures | null;
   /** Has something called back before the log ends, for the lines that it still has to write. Left out: the owner sees to that. */
   beforeEnd?(callback: () => void): void;
   /** Writes out what is still in memory, as far as that is possible within the time. */

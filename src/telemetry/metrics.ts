@@ -1,5 +1,6 @@
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { RenderedMetrics } from './aggregate-figures.js';
+import type { CheckpointFigures } from './checkpoint-log.js';
 import type { LineSink } from './line-sink.js';
 import {
   type CertificateFigures,
@@ -228,6 +229,27 @@ export class GatewayMetrics {
     );
     this.counter('gateway_access_log_foreign_bytes_total', 'Bytes in the access log that something else wrote.', () =>
       accessLog.foreignBytes(),
+    );
+    this.#addCheckpoints(() => accessLog.checkpoints?.() ?? null);
+  }
+
+  #addCheckpoints(figures: () => CheckpointFigures | null): void {
+    this.gauge(
+      'gateway_access_log_checkpoints_failing',
+      '1 while signed checkpoints of the access log cannot be written, or come late.',
+      () => Number((figures()?.problem ?? null) !== null),
+      'max',
+    );
+    this.counter(
+      'gateway_access_log_checkpoints_total',
+      'Signed checkpoints of the access log that were written.',
+      () => figures()?.kept ?? 0,
+    );
+    this.gauge(
+      'gateway_access_log_checkpoint_age_seconds',
+      'Seconds since the newest checkpoint that was written was signed.',
+      () => (figures()?.ageMilliseconds ?? 0) / 1000,
+      'max',
     );
   }
 

@@ -38,6 +38,7 @@ export const covered = {
     'GatewayAccessLogFailing',
     'GatewayAccessLogLinesLost',
     'GatewayAccessLogShared',
+    'GatewayAccessLogCheckpointsFailing',
     'GatewayAccessLogReserve',
     'GatewayTorListUnavailable',
     'GatewayTorListOld',

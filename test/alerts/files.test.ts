@@ -51,6 +51,17 @@ t.test('alerts on files fire by their causes, and none in a quiet hour', options
   );
   await late.kill();
 
+  const unsigned = await start('gateway', {
+    accessLog: { checkpoints: { keyFile: path.join(folder, 'instance.pem'), file: folder } },
+  });
+  await caused(
+    ['GatewayAccessLogCheckpointsFailing'],
+    { 'gateway 1': unsigned },
+    () => undefined,
+    async () => (await figure(unsigned, 'gateway_access_log_checkpoints_failing')) === 1,
+  );
+  await unsigned.kill();
+
   const mostKibibytes = 64;
   const full = write('full.log', 'x'.repeat(mostKibibytes * 1024));
   const without = await start(

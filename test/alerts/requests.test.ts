@@ -114,6 +114,7 @@ t.test('alerts on requests fire by their causes, and none in a quiet hour', opti
 
   const database = new Database(path.join(folder, 'services.db'));
   t.teardown(() => database.close());
+  database.exec('pragma busy_timeout = 10000'); // the services write meanwhile
   await caused(['ServicesFailing'], { services }, async () => {
     database.exec('ALTER TABLE transactions RENAME TO gone');
     await times(8, () => askServices(services));

@@ -181,12 +181,17 @@ t.test(
     await third.end('SIGINT');
 
     const log = path.join(kept, 'access.log');
-    const verified = await run('audit', 'verify', '--secret-file', path.join(kept, 'access-log-secret'), log);
+    const { stdout: publicKey } = await run('audit', 'public-key', '--key-file', path.join(kept, 'instance-key.pem'));
+    const keys = path.join(directory, 'public-keys.txt');
+    await writeFile(keys, publicKey);
+    const checkpoints = ['--checkpoints', path.join(kept, 'checkpoints.jsonl'), '--public-key', keys];
+    const verified = await run('audit', 'verify', ...checkpoints, log);
     t.match(
       verified,
-      { status: 0, stdout: /^Intact: \d+ lines of \d+ requests, 3 chains, 0 findings/ },
-      'its log is chained under a secret',
+      { status: 0, stdout: /^Intact: \d+ lines of \d+ requests, 3 chains, 0 findings/m },
+      'its log is signed, and proved without a secret',
     );
+    t.equal(verified.stdout.match(/^run \S+: the \d+ lines 1 to \d+ signed by merchant-gateway at \S+Z$/gm)?.length, 3);
     for (const dev of [first, second, third]) t.notMatch(dev.output(), 'secretFile is not set');
   },
 );

@@ -1,14 +1,19 @@
 import { Command } from 'commander';
 import type { CommandIo } from '../command-io.js';
+import { checkProofCommand, proveCommand } from './prove.js';
+import { publicKeyCommand } from './public-key.js';
 import { searchCommand } from './search.js';
 import { summaryCommand } from './summary.js';
 import { verifyCommand } from './verify.js';
 
-/** `audit verify`, `search` and `summary`: what reads access logs. */
+/** `audit`: what reads access logs, and proves what stands in them. */
 export function auditCommand(io: CommandIo): Command {
   return new Command('audit')
-    .description('verify, search and sum up access logs')
+    .description('verify, search, sum up and prove access logs')
     .addCommand(verifyCommand(io))
     .addCommand(searchCommand(io))
-    .addCommand(summaryCommand(io));
+    .addCommand(summaryCommand(io))
+    .addCommand(proveCommand(io))
+    .addCommand(checkProofCommand(io))
+    .addCommand(publicKeyCommand(io));
 }

@@ -108,7 +108,8 @@ export function momentOf(value: string): number | null {
   return Number.isNaN(time) ? null : time;
 }
 
-function timeIn(value: string): number {
+/** Reads the argument of an option that is a time, in milliseconds since 1970. */
+export function timeIn(value: string): number {
   if (/^\d+[smhd]$/.test(value)) return Date.now() - secondsIn(value) * 1000;
   const time = momentOf(value);
   if (time !== null) return time;

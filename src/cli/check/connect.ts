@@ -12,6 +12,7 @@ import type { ServerCommand } from '../../config/config-notes.js';
 import { readToken } from '../../rest/bearer-token.js';
 import { NoLogFile } from '../../telemetry/log-file.js';
 import { createLogger } from '../../telemetry/logger.js';
+import { readInstanceKey } from '../compose/checkpoints.js';
 import { openGeoIp, readLogSecret } from '../compose/gateway-ports.js';
 import { readPepper, readRecordSeals } from '../compose/key-secrets.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
@@ -37,6 +38,7 @@ export async function checkConnections(command: ServerCommand, config: Config): 
 function checksOfGateway(config: Config): Check[] {
   const { accessLog, keyStore, listen, torExits, traces, upstreams } = config;
   const { recordsFile } = keyStore.memory;
+  const { checkpoints } = accessLog;
   return [
     ...(keyStore.kind === 'redis' ? [redis(config, 'gateway')] : []),
     ...(keyStore.kind === 'memory' && recordsFile !== null
@@ -47,6 +49,14 @@ function checksOfGateway(config: Config): Check[] {
     works('keys.recordSecretFile', () => readRecordSeals(config.keys.recordSecretFile)),
     works('accessLog.secretFile', () => readLogSecret(accessLog.secretFile)),
     ...(accessLog.destination === 'stdout' ? [] : [canWrite('accessLog.destination', accessLog.destination, 'error')]),
+    ...(checkpoints === null
+      ? []
+      : [
+          ...(existsSync(checkpoints.keyFile)
+            ? [works('accessLog.checkpoints.keyFile', () => readInstanceKey(checkpoints))]
+            : [canWrite('accessLog.checkpoints.keyFile', checkpoints.keyFile, 'error')]),
+          canWrite('accessLog.checkpoints.file', checkpoints.file, 'error'),
+        ]),
     works('geoip', async () => (await openGeoIp(config, createLogger('silent')))?.close()),
     ...(torExits.enabled ? torExits.sources.map((source, index) => exitSource(source, index)) : []),
     ...(torExits.enabled ? [canWrite('torExits.snapshotFile', torExits.snapshotFile, 'warning')] : []),

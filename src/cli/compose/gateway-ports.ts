@@ -10,10 +10,11 @@ import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import type { RecordProblem } from '../../gateway/records.js';
 import type { GatewayPorts } from '../../edge/start-gateway.js';
 import { type LogSecret, logSecretOf } from '../../telemetry/chain.js';
-import { ChainedLog } from '../../telemetry/chained-log.js';
+import { ChainedLog, type ChainedLogOptions } from '../../telemetry/chained-log.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
 import { NoLogFile, requireLogFile } from '../../telemetry/log-file.js';
 import type { Logger } from '../../telemetry/logger.js';
+import { openCheckpoints } from './checkpoints.js';
 import { openIdentity } from './identity.js';
 import { readPepper } from './key-secrets.js';
 import { openRedisRecords } from './redis-records.js';
@@ -55,7 +56,7 @@ export async function openPorts(
       clock: systemClock,
       traces: await openTraces(config, log),
       logSecret,
-      accessLog: openAccessLog(config, logSecret, log),
+      accessLog: openAccessLog(config, { secret: logSecret, checkpoints: await openCheckpoints(config, log) }, log),
       ...reports(log),
     };
   } catch (error) {
@@ -99,13 +100,17 @@ function reports(
   };
 }
 
-function openAccessLog({ accessLog, environment }: Config, secret: LogSecret, log: Logger): LineSink {
+function openAccessLog(
+  { accessLog, environment }: Config,
+  proof: Required<Pick<ChainedLogOptions, 'secret' | 'checkpoints'>>,
+  log: Logger,
+): LineSink {
   const { destination } = accessLog;
   try {
     if (destination !== 'stdout') requireLogFile(destination);
     const opened = new ChainedLog({
+      ...proof,
       destination,
-      secret,
       environment,
       now: () => systemClock.now(),
       reserveBytes: accessLog.reserveBytes,
@@ -138,7 +143,7 @@ function openAccessLog({ accessLog, environment }: Config, secret: LogSecret, lo
         else log.error({ problem }, 'the access log cannot be written');
       },
     });
-    if (secret === null)
+    if (proof.secret === null && proof.checkpoints === null)
       log.warn('accessLog.secretFile is not set: a changed access log can be given a new chain by anybody');
     // What log rotation sends when it has moved the file.
     process.on('SIGUSR2', () => {

@@ -107,6 +107,7 @@ async function dev(
       kept: directory.kept,
       certFile: wired.listen.https?.certFile ?? directory.certFile,
       accessLog: wired.accessLog.destination,
+      checkpoints: wired.accessLog.checkpoints?.file ?? null,
       logSecretFile: wired.accessLog.secretFile ?? directory.logSecretFile,
       merchantId,
       walletId,
@@ -140,7 +141,10 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
       database: { url: `sqlite:${directory.file('services.db')}` },
       operators: { listen: { port: 0 }, tokenFile: directory.operatorsTokenFile },
     },
-    accessLog: { destination: directory.file('access.log'), secretFile: directory.logSecretFile },
+    accessLog: {
+      ...{ destination: directory.file('access.log'), secretFile: directory.logSecretFile },
+      checkpoints: { keyFile: directory.file('instance-key.pem'), file: directory.file('checkpoints.jsonl') },
+    },
     log: { level: 'warn' },
   };
 }

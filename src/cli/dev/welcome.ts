@@ -16,6 +16,8 @@ export interface Welcome {
   readonly certFile: string;
   readonly accessLog: string;
   readonly logSecretFile: string;
+  /** The file of signed checkpoints of the log; null where the configuration turns them off. */
+  readonly checkpoints: string | null;
   readonly merchantId: string;
   readonly walletId: string;
   /** Null where the key was shown in an earlier run. */
@@ -43,7 +45,7 @@ merchant-gateway takes requests. Ctrl-C ends it${welcome.kept ? '' : ' and forge
   management     ${welcome.managementUrl === null ? 'off' : `${welcome.managementUrl}/readyz  /livez  /metrics`}
   services       ${welcome.servicesUrl}  (behind the gateway)${operators.place}
   admin API      ${welcome.registryUrl}  (token in ${welcome.adminTokenFile})
-  access log     ${welcome.accessLog}  (its secret in ${welcome.logSecretFile})
+  access log     ${welcome.accessLog}  (its secret in ${welcome.logSecretFile})${welcome.checkpoints === null ? '' : `\n  checkpoints    ${welcome.checkpoints}  (signed: audit verify needs no secret)`}
   data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; keep it with --data-dir DIR)'}
 
   merchant       ${welcome.merchantId}

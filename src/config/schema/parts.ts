@@ -1,5 +1,5 @@
 import Type from '../../typebox/typebox.js';
-import { address, line, nullable, optionalFile, section } from './option.js';
+import { address, line, nullable, optionalFile, requiredFile, section } from './option.js';
 import type { OptionKeywords } from './option.js';
 
 function databaseUrl(keywords: OptionKeywords & { default: string }) {
@@ -169,6 +169,34 @@ export const identity = section(
   { description: 'How the gateway proves to upstreams that it is the gateway, and how the backing services check it.' },
 );
 
+const checkpoints = section(
+  {
+    name: Type.String({
+      pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$',
+      default: 'merchant-gateway',
+      description: 'Names the instance, or the replicas that share its key, in each checkpoint and in the public key.',
+      expects: 'an address without a scheme, such as gateway.example.com/live',
+    }),
+    keyFile: requiredFile(
+      'PEM file with the Ed25519 private key that signs. A start makes it where it is missing.',
+      '/var/lib/merchant-gateway/instance-key.pem',
+    ),
+    file: requiredFile(
+      'File to which checkpoints are appended, one JSON object a line. Best on another machine, or where nobody can ' +
+        'change what was written. Processes may share it.',
+      '/var/lib/merchant-gateway/checkpoints.jsonl',
+    ),
+    everySeconds: Type.Integer({
+      minimum: 1,
+      maximum: 3600,
+      default: 10,
+      description:
+        'Seconds between checkpoints. Of lines behind the newest one, nobody can say whether some are missing.',
+    }),
+  },
+  { description: '' },
+);
+
 /** The record of every request. */
 export const accessLog = section(
   {
@@ -182,6 +210,11 @@ export const accessLog = section(
       'File with a secret of at least 16 random bytes, under which lines are chained against change and keys have ' +
         'fingerprints. null: the chain shows accidental damage alone, and there are no fingerprints.',
     ),
+    checkpoints: nullable(checkpoints, {
+      description:
+        'Signs checkpoints of the log, so that anybody can verify it with a public key, to its end. Each file of the ' +
+        'log can then be deleted by itself. null: none, and the lines are chained under the secret.',
+    }),
     onFailure: Type.Enum(['refuse', 'continue'], {
       default: 'refuse',
       description:

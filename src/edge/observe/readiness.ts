@@ -7,7 +7,7 @@ import { expiryWarnings } from '../tls/tls-material.js';
 interface ReadinessSources {
   readonly keyStore: Pick<KeyStore, 'unavailableReason' | 'startingReason'>;
   readonly torExits: Pick<TorExits, 'unavailableReason' | 'ageWarning'>;
-  readonly accessLog: Pick<LineSink, 'problem'>;
+  readonly accessLog: Pick<LineSink, 'problem' | 'checkpoints'>;
   readonly selfCheck?: { warnings(): readonly string[] } | null;
   readonly clock: Clock;
 }
@@ -51,6 +51,7 @@ export class Readiness {
     const logProblem = this.#goesOnWithoutLog ? accessLog.problem() : null;
     const tlsProblem = this.tls?.reload.problem ?? null;
     const torWarning = torExits.ageWarning?.() ?? null;
+    const checkpointProblem = accessLog.checkpoints?.()?.problem ?? null;
     return [
       ...(tlsProblem === null ? [] : [`the new certificates cannot be used; the ones before stay: ${tlsProblem}`]),
       ...(this.tls === null
@@ -59,6 +60,7 @@ export class Readiness {
       ...(torWarning === null ? [] : [`Tor exits: ${torWarning}`]),
       ...(this.#sources.selfCheck?.warnings() ?? []),
       ...(logProblem === null ? [] : [`access log: ${logProblem}; requests are taken all the same`]),
+      ...(checkpointProblem === null ? [] : [`checkpoints of the access log cannot be written: ${checkpointProblem}`]),
     ];
   };
 }

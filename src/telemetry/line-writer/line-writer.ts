@@ -33,6 +33,8 @@ interface Segment {
   /** How much the file has taken in all. */
   written: number;
   syncWanted: boolean;
+  /** Told whether what was taken before they were given is on the disk. */
+  synced: ((isSynced: boolean) => void)[];
 }
 
 /**
@@ -84,9 +86,14 @@ export class LineWriter {
     if (!this.#writing) this.#writeOrGather();
   }
 
-  /** Has everything that was taken so far put onto the disk itself, where the destination is a file. */
-  sync(): void {
+  /**
+   * Has everything that was taken so far put onto the disk itself, where the destination is a file.
+   * @param onSynced told whether it is there, as soon as that is known; of a stream when that has taken it
+   */
+  sync(onSynced?: (isSynced: boolean) => void): void {
     this.#newest.syncWanted = true;
+    if (onSynced !== undefined) this.#newest.synced.push(onSynced);
+    if (!this.#writing && this.#timer === null) this.#writeNext();
   }
 
   /** What is taken from now on goes to another file; the one before is closed when its lines are out. */
@@ -115,6 +122,8 @@ export class LineWriter {
     const { bytes, lost } = gone.unconfirmed?.take() ?? { bytes: Buffer.alloc(0), lost: 0 };
     this.#heldBytes -= gone.held.take()?.length ?? 0;
     gone.isGone = true;
+    next.syncWanted = gone.synced.length > 0;
+    next.synced = gone.synced.splice(0);
     if (bytes.length > 0) {
       this.#heldBytes += next.held.add(bytes.subarray(0, -1));
       next.unconfirmed?.add(bytes.subarray(0, -1));
@@ -171,8 +180,10 @@ export class LineWriter {
       this.#write(segment, segment.pending, next);
     } else if (segment.syncWanted) {
       segment.syncWanted = false;
+      const synced = segment.synced.splice(0);
       // A pipe cannot be synchronised; of a file whose disk fails the next write tells.
-      fdatasync(segment.descriptor, () => {
+      fdatasync(segment.descriptor, (error) => {
+        for (const onSynced of synced) onSynced(error === null || segment.unconfirmed === null);
         this.#writeNext();
       });
     } else if (next !== undefined) {
@@ -235,6 +246,7 @@ export class LineWriter {
     next.pending = Buffer.concat([bytes.subarray(begin), segment.held.take() ?? Buffer.alloc(0)]);
     next.unconfirmed?.prepend(next.pending);
     next.syncWanted ||= segment.syncWanted;
+    next.synced.unshift(...segment.synced.splice(0));
     segment.pending = null;
     segment.taken = 0;
     segment.syncWanted = false;
@@ -246,6 +258,6 @@ function segmentFor(descriptor: number, isFile: boolean): Segment {
   const unconfirmed = isFile ? new UnconfirmedLines() : null;
   return {
     ...{ descriptor, held: new HeldBytes(), unconfirmed, isGone: false },
-    ...{ pending: null, taken: 0, written: 0, syncWanted: false },
+    ...{ pending: null, taken: 0, written: 0, syncWanted: false, synced: [] },
   };
 }

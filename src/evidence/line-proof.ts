@@ -1,0 +1,52 @@
+import { parseDigest } from './checkpoint.js';
+import { InvalidNote } from './signed-note.js';
+
+/** That a line stands in a log, for somebody who has neither the log nor a secret. */
+export interface LineProof {
+  /** The hash of the line before, in hex; 64 zeros of a run's first line. */
+  readonly previous: string;
+  /** The line, without its line end. */
+  readonly line: Buffer;
+  /** Its place in the run, from 0. */
+  readonly index: number;
+  /** The hashes that lead from it to the root, from the leaf upwards. */
+  readonly path: readonly Buffer[];
+  /** The signed checkpoint of that root. */
+  readonly note: string;
+}
+
+const firstLine = 'c2sp.org/tlog-proof@v1';
+const hashDigits = 64;
+const mostPathHashes = 63;
+/** A line of a log has at most so many bytes by far. */
+const mostProofBytes = 1_048_576;
+const extraForm = /^extra ([A-Za-z0-9+/]+={0,2})$/;
+const indexForm = /^index (0|[1-9]\d{0,14})$/;
+
+/** The text of a proof, in the form of c2sp.org/tlog-proof. */
+export function proofText({ previous, line, index, path, note }: LineProof): string {
+  const extra = Buffer.concat([Buffer.from(previous), line]).toString('base64');
+  const hashes = path.map((hash) => `${hash.toString('base64')}\n`).join('');
+  return `${firstLine}\nextra ${extra}\nindex ${index}\n${hashes}\n${note}`;
+}
+
+/** @throws InvalidNote */
+export function parseProof(text: string): LineProof {
+  if (text.length > mostProofBytes) throw new InvalidNote(`expected a proof of at most ${mostProofBytes} bytes`);
+  const end = text.indexOf('\n\n');
+  const [first, extra = '', at = '', ...path] = text.slice(0, Math.max(0, end)).split('\n');
+  if (first !== firstLine) throw new InvalidNote(`expected ${firstLine} in the first line`);
+  const [, encoded = ''] = extraForm.exec(extra) ?? [];
+  const [, index = ''] = indexForm.exec(at) ?? [];
+  const entry = Buffer.from(encoded, 'base64');
+  if (entry.length <= hashDigits) throw new InvalidNote('expected the line, behind the hash of the one before it');
+  if (index === '' || path.length > mostPathHashes)
+    throw new InvalidNote('expected the index of the line, and its path');
+  return {
+    previous: entry.toString('latin1', 0, hashDigits),
+    line: entry.subarray(hashDigits),
+    index: Number(index),
+    path: path.map(parseDigest),
+    note: text.slice(end + '\n\n'.length),
+  };
+}

@@ -1,0 +1,208 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import fc from 'fast-check';
+import t from 'tap';
+import { parseSealedLine } from '../../src/audit/sealed-line.js';
+import { type Checkpoint, readCheckpoint, runKeyName, signCheckpoint } from '../../src/evidence/checkpoint.js';
+import { leafHash, MerkleTree } from '../../src/evidence/merkle-tree.js';
+import { NoteSigner } from '../../src/evidence/signed-note.js';
+import { SignedLog } from '../audit/signed-log.js';
+import { kindsOf, linesOf } from '../audit/verify-log.js';
+
+const fileOf = (lines: readonly string[]): Buffer => Buffer.from(lines.map((line) => `${line}\n`).join(''));
+
+/** Hashes lines anew, as whoever can write the file can: no secret is needed for that. */
+function rehashed(lines: readonly string[]): string[] {
+  let previous = '0'.repeat(64);
+  return lines.map((line, index) => {
+    const text = line.slice(0, -76).replace(/"sequence":\d+$/, `"sequence":${index + 1}`);
+    // Where a checkpoint names the hash before it, that is forged as well.
+    const forged = text.replace(/"previous":"[0-9a-f]{64}"/, `"previous":"${previous}"`);
+    previous = leafHash(previous, forged).toString('hex');
+    return `${forged},"hash":"${previous}"}}`;
+  });
+}
+
+t.test('a log that nobody touched is intact, and each line of it signed', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(10);
+  await signed.run(5);
+  const verdict = signed.verify([signed.read()]);
+  t.same(kindsOf(verdict), []);
+  t.match(verdict.proofs, [
+    { name: 'gw.example/a', signedTo: 12, unsigned: 0 },
+    { name: 'gw.example/a', signedTo: 7, unsigned: 0 },
+  ]);
+});
+
+t.test('an end that is cut off is found, also behind a restart', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(10);
+  const lines = linesOf(signed.read());
+  for (const left of [1, 5, 11]) {
+    const verdict = signed.verify([fileOf(lines.slice(0, left))]);
+    t.match(kindsOf(verdict), [`1:${left} truncated`, `1:${left} truncated`], `${left} of 12 lines are left`);
+    t.match(verdict.findings.at(-1)?.message, /are? not there, and signed at|is not there/);
+  }
+  writeFileSync(signed.file, fileOf(lines.slice(0, 8)));
+  await signed.run(3);
+  const verdict = signed.verify([signed.read()]);
+  t.same(kindsOf(verdict), ['1:8 truncated'], 'the next process took the cut log for whole');
+  t.match(verdict.findings[0]?.message, 'the 4 lines 9 to 12 of the run');
+});
+
+t.test('a forged end does not hide the cut', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(10);
+  const lines = linesOf(signed.read());
+  const forged = rehashed([...lines.slice(0, 5), lines[11] ?? '']);
+  t.same(kindsOf(signed.verify([fileOf(forged)])), ['1:6 truncated']);
+});
+
+t.test('a run that was removed is missing, with its file or within one', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const first = signed.read();
+  await signed.run(4);
+  const second = signed.read().subarray(first.length);
+  t.same(kindsOf(signed.verify([first])), ['checkpoints:4 missing'], 'the newest one');
+  t.ok(kindsOf(signed.verify([second])).includes('checkpoints:2 missing'), 'the first one');
+  rmSync(signed.file);
+  await signed.run(4);
+  const verdict = signed.verify([signed.read()]);
+  t.same(kindsOf(verdict), ['checkpoints:2 missing', 'checkpoints:4 missing'], 'with the file');
+});
+
+t.test('a line that was changed, and all hashes after it, is not what was signed', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(10);
+  const lines = linesOf(signed.read());
+  const changed = rehashed(lines.with(4, (lines[4] ?? '').replace('/v1/payouts/3', '/v1/payouts/9')));
+  const verdict = signed.verify([fileOf(changed)]);
+  t.same(kindsOf(verdict), ['1:12 edited']);
+  t.match(verdict.findings[0]?.message, 'the 11 lines 2 to 12 of its run: not what was signed at');
+  t.same(verdict.proofs?.[0]?.signedTo, 1, 'what was signed before holds');
+});
+
+t.test('random changes of a log, hashed anew, are all found', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(20);
+  const lines = linesOf(signed.read());
+  const index = fc.nat({ max: lines.length - 1 });
+  const change = fc.oneof(
+    fc.tuple(index, fc.nat({ max: 200 }), fc.integer({ min: 1, max: 255 })).map(([at, offset, mask]) => {
+      const bytes = Buffer.from(lines[at] ?? '');
+      const place = 70 + (offset % (bytes.length - 160));
+      bytes[place] = (bytes[place] ?? 0) ^ mask;
+      return lines.with(at, bytes.toString('latin1'));
+    }),
+    index.map((at) => lines.toSpliced(at, 1)),
+    fc.tuple(index, index).map(([from, to]) => lines.toSpliced(to, 0, lines[from] ?? '')),
+    fc.tuple(index, index).map(([one, other]) => lines.with(one, lines[other] ?? '').with(other, lines[one] ?? '')),
+  );
+  const numRuns = 1_000;
+  let [different, found] = [0, 0];
+  fc.assert(
+    fc.property(change, (changed) => {
+      const file = fileOf(rehashed(changed));
+      if (file.equals(signed.read())) return;
+      different += 1;
+      if (!signed.verify([file]).intact) found += 1;
+    }),
+    { numRuns },
+  );
+  t.ok(different > numRuns / 2);
+  t.equal(found, different);
+});
+
+t.test('checkpoints of somebody else, of another key or of another time do not count', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(3);
+  const files = [signed.read()];
+  const [key] = signed.keys;
+  if (key === undefined) throw new Error('there is no key');
+  const other = { ...key, key: NoteSigner.inMemory('gw.example/a').key };
+  const refused = ['checkpoints:1 unsigned', 'checkpoints:2 unsigned', '1:5 unsigned'];
+  t.same(kindsOf(signed.verify(files, signed.notes, [other])), refused);
+  t.same(kindsOf(signed.verify(files, signed.notes, [{ ...key, to: Date.now() - 3_600_000 }])), refused);
+  t.same(kindsOf(signed.verify(files, signed.notes, [{ ...key, from: Date.now() + 3_600_000 }])), refused);
+  t.same(kindsOf(signed.verify(files, signed.notes, [other, key])), [], 'one of two keys is enough');
+  t.same(kindsOf(signed.verify(files, [...signed.notes, 'no note'])), ['checkpoints:3 unsigned']);
+});
+
+t.test('a stolen instance key signs nothing for a run that was signed before', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(6);
+  const lines = linesOf(signed.read());
+  const forged = rehashed(lines.with(3, (lines[3] ?? '').replace('/v1/payouts/2', '/v1/payouts/7')));
+  const tree = new MerkleTree();
+  for (const line of forged) tree.append(Buffer.from(line.slice(-67, -3), 'hex'));
+  const { run, name } = readCheckpoint(signed.notes[0] ?? '', [signed.instance.key]);
+  const checkpoint: Checkpoint = { name, run, size: 8, root: tree.root(), occasion: 'end', at: Date.now() };
+  const note = signCheckpoint(checkpoint, signed.instance, NoteSigner.inMemory(runKeyName(name, run)));
+  const kinds = kindsOf(signed.verify([fileOf(forged)], [...signed.notes, note]));
+  t.same(kinds, ['1:8 edited', 'checkpoints:3 forked']);
+  const withoutTrueEnd = signed.verify([fileOf(forged)], [signed.notes[0] ?? '', note]);
+  t.same(kindsOf(withoutTrueEnd), ['checkpoints:2 forked'], 'also where the true end was removed');
+});
+
+t.test('a run that was invented with a stolen instance key leaves the true one missing', async (t) => {
+  const directory = t.testdir();
+  const signed = new SignedLog(directory);
+  await signed.run(6);
+  const invented = new SignedLog(directory, 'invented.log');
+  Object.assign(invented, { instance: signed.instance });
+  await invented.run(6);
+  t.same(kindsOf(signed.verify([invented.read()])), ['checkpoints:2 missing']);
+});
+
+t.test('two copies of a process that go on alike are a fork', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(6);
+  const before = signed.read();
+  await signed.run(2);
+  const first = signed.read();
+  writeFileSync(signed.file, before);
+  await signed.run(3);
+  const kinds = kindsOf(signed.verify([signed.read()]));
+  t.same(kinds, ['checkpoints:5 forked', 'checkpoints:4 missing'], 'the disk was set back to an earlier state');
+  t.same(kindsOf(signed.verify([first])), ['checkpoints:5 forked', 'checkpoints:6 missing']);
+});
+
+t.test('lines that were put behind the end of a run are found', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const lines = linesOf(signed.read());
+  const longer = rehashed([...lines, lines[3] ?? '', lines[5] ?? '']);
+  t.same(kindsOf(signed.verify([fileOf(longer)])), ['1:7 foreign', '1:8 foreign']);
+  // The process was killed, and the next one has signed which line it found last.
+  const killed = fileOf(lines.slice(0, 4));
+  writeFileSync(signed.file, killed);
+  await signed.run(1);
+  const [start = '', , ...next] = signed.notes;
+  const behind = fileOf(rehashed([...lines.slice(0, 4), lines[2] ?? '']));
+  const verdict = signed.verify([Buffer.concat([behind, signed.read().subarray(killed.length)])], [start, ...next]);
+  t.same(kindsOf(verdict)[0], '1:5 foreign');
+  t.match(verdict.findings[0]?.message, 'the run ended with line 4');
+});
+
+t.test('lines that nobody has signed are said to be so', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const [start = '', end = ''] = signed.notes;
+  const killed = linesOf(signed.read()).slice(0, 5);
+  const verdict = signed.verify([fileOf(killed)], [start]);
+  t.same(kindsOf(verdict), ['1:5 truncated'], 'it has no end');
+  t.match(verdict.proofs, [{ signedTo: 1, unsigned: 4 }]);
+  t.same(kindsOf(signed.verify([signed.read()], [])), ['1:6 unsigned'], 'of a run without any checkpoint');
+  t.same(kindsOf(signed.verify([signed.read()], [end])), [], 'the end covers all that stands before it');
+});
+
+t.test('a log under a secret is verified beside checkpoints as before', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const text = readFileSync(signed.file, 'utf8');
+  t.notMatch(text, 'hmac-sha256');
+  t.match(parseSealedLine(Buffer.from(linesOf(signed.read())[0] ?? '')), {
+    checkpoint: { algorithm: 'rfc6962-sha256' },
+  });
+});
