@@ -35,6 +35,8 @@ export class Verifier {
   #file: string | null = null;
   /** Whether the first chain was written to a file; null while none began. */
   #inFile: boolean | null = null;
+  /** The beginnings of files that go on from another one, which may be given behind them. */
+  readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Place }[] = [];
   /** The chain of the very first line: of it a part of a log may have that line alone, where another begins behind it. */
   #leading: ChainCheck | null = null;
 
@@ -75,7 +77,8 @@ export class Verifier {
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
     // What a line says is only believed when it is proved: a changed one would accuse others.
     if (isProved && line.sequence === 1 && line.checkpoint !== null) {
-      this.#judgePredecessor(line.checkpoint, place, isFirstOfFile);
+      if (line.checkpoint.reason === 'file-start') this.#continuations.push({ checkpoint: line.checkpoint, place });
+      else this.#judgePredecessor(line.checkpoint, place, isFirstOfFile);
     }
   }
 
@@ -94,6 +97,7 @@ export class Verifier {
       this.#judgeUnfinished(log, this.#options.running && this.#lines > 0);
       this.#judgeFragment(log, 0, null);
     }
+    for (const { checkpoint, place } of this.#continuations) this.#judgePredecessor(checkpoint, place, true);
     for (const chain of this.#chains.values()) this.#judgeEnd(chain, areAll);
     const chains = [...this.#chains.values()];
     this.#judgeSignatures(chains, areAll);
@@ -157,7 +161,7 @@ export class Verifier {
     if (chain === undefined || newest === undefined || newest === null) {
       if (this.#options.partial) return;
       if (reason === 'file-start') {
-        this.#notes.push(`${placeText(place)}: goes on from an earlier file, which is not given: from the chain ${id}`);
+        this.#notes.push(`${placeText(place)}: goes on from the chain ${id} in an earlier file, which is not given`);
         return;
       }
       const message = `${rangeText({ from: 1, to: sequence })} of the chain ${id} should stand before`;

@@ -1,0 +1,151 @@
+import {
+  appendFileSync,
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import t from 'tap';
+import { readCheckpoint } from '../../src/evidence/checkpoint.js';
+import { NoteSigner } from '../../src/evidence/signed-note.js';
+import { CheckpointLog } from '../../src/telemetry/checkpoint-log.js';
+import { openLog, until } from '../telemetry/open-log.js';
+import { requestLine } from './sample-log.js';
+import { SignedLog } from './signed-log.js';
+import { kindsOf, linesOf, verify } from './verify-log.js';
+
+t.test('each file of a rotated log has a run of its own, and may be verified or deleted by itself', async (t) => {
+  const directory = t.testdir();
+  const signed = new SignedLog(directory);
+  const { log } = signed.open(4);
+  await signed.rotate(log, `${directory}/access.log.1`);
+  const since = Date.now() + 1;
+  await until(() => Date.now() > since);
+  log.write(requestLine());
+  await signed.rotate(log, `${directory}/access.log.2`);
+  await log.close(30_000);
+  const files = ['access.log.1', 'access.log.2', 'access.log'].map((name) => signed.read(`${directory}/${name}`));
+  const [oldest, middle, newest] = files as [Buffer, Buffer, Buffer];
+
+  const whole = signed.verify(files);
+  t.same(kindsOf(whole), []);
+  t.match(whole.proofs, [
+    { signedTo: 6, unsigned: 0 },
+    { signedTo: 3, unsigned: 0 },
+    { signedTo: 2, unsigned: 0 },
+  ]);
+  t.same(whole.notes, []);
+  t.equal(new Set(whole.chains.map(({ id }) => id)).size, 3);
+
+  // Without the checkpoints each is intact, and says what it goes on from and as.
+  const alone = verify([middle], { secrets: [] });
+  t.same(kindsOf(alone), []);
+  t.match(alone.notes.join('\n'), /in an earlier file, which is not given[^]*goes on as \w{26} in another file/);
+
+  t.same(kindsOf(signed.verify([oldest, newest])), ['checkpoints:4 missing'], 'a file between two was deleted');
+  t.same(kindsOf(signed.verify([middle, newest])), ['checkpoints:2 missing'], 'the oldest was');
+  t.same(kindsOf(signed.verify([middle, newest], signed.notes, signed.keys, since)), [], 'as it may be');
+  const mixed = signed.verify([newest, oldest, middle]);
+  t.same([...kindsOf(mixed), ...mixed.notes], [], 'their order is nothing that could be forged');
+});
+
+t.test('the end of one file and the start of the next name each other', async (t) => {
+  const directory = t.testdir();
+  const signed = new SignedLog(directory);
+  const { log } = signed.open(2);
+  await signed.rotate(log, `${directory}/access.log.1`);
+  await log.close(30_000);
+  const [first, last, next] = signed.notes.map((note) => readCheckpoint(note, [signed.instance.key]));
+  t.match(first, { occasion: 'start', size: 1, previous: null });
+  t.match(last, { occasion: 'end', size: 4, run: first?.run, next: next?.run });
+  t.match(next, { occasion: 'start', size: 1, previous: { run: first?.run, size: 4 } });
+  const hash = linesOf(signed.read(`${directory}/access.log.1`))
+    .at(-1)
+    ?.slice(-67, -3);
+  t.equal(next?.previous?.hash.toString('hex'), hash);
+});
+
+t.test('a process that starts names the line that it found, also one of a log of the older form', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  const former = openLog(signed.file);
+  former.write(requestLine());
+  await former.close(30_000);
+  const hash = linesOf(signed.read()).at(-1)?.slice(-67, -3);
+  await signed.run(2);
+  const start = readCheckpoint(signed.notes[0] ?? '', [signed.instance.key]);
+  t.equal(start.previous?.size, 3);
+  t.equal(start.previous?.hash.toString('hex'), hash);
+  // The lines of the older form need their secret still.
+  const verdict = verify([signed.read()]);
+  t.same(kindsOf(verdict), []);
+});
+
+t.test('checkpoints that cannot be written wait, and the newest takes the place of older ones', async (t) => {
+  const directory = t.testdir();
+  const file = `${directory}/there/checkpoints.jsonl`;
+  writeFileSync(`${directory}/there`, 'a file where a directory has to be');
+  const problems: (string | null)[] = [];
+  const checkpoints = new CheckpointLog({
+    ...{ instance: NoteSigner.inMemory('gw'), file, everyMilliseconds: 5 },
+    onProblem: (problem) => problems.push(problem),
+  });
+  const log = openLog(`${directory}/access.log`, { checkpoints });
+  await until(() => checkpoints.figures.problem !== null);
+  t.match(checkpoints.figures, { kept: 0, problem: /there\/checkpoints\.jsonl: (?:ENOTDIR|EEXIST)/ });
+  for (let count = 0; count < 20; count += 1) {
+    log.write(requestLine());
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  rmSync(`${directory}/there`);
+  await until(() => checkpoints.figures.problem === null);
+  await log.close(30_000);
+  t.match(problems, [/there/, null]);
+  const notes = readFileSync(file, 'utf8').trimEnd().split('\n');
+  t.ok(notes.length >= 3 && notes.length < 20, `${notes.length} of all checkpoints were written`);
+  const sizes = notes.map((line) => Number((JSON.parse(line) as { note: string }).note.split('\n')[1]));
+  t.same([sizes[0], sizes.at(-1)], [1, 22], 'the start, and the end with all lines');
+});
+
+t.test('what a killed process left of a checkpoint spoils no other one', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(1);
+  appendFileSync(signed.checkpointFile, readFileSync(signed.checkpointFile, 'utf8').slice(0, 100));
+  await signed.run(1);
+  const lines = readFileSync(signed.checkpointFile, 'utf8').trimEnd().split('\n');
+  t.equal(lines.length, 5);
+  const whole = lines.toSpliced(2, 1).map((line) => (JSON.parse(line) as { note: string }).note);
+  t.same(kindsOf(signed.verify([signed.read()], whole)), []);
+});
+
+t.test('checkpoints go into a file alone', async (t) => {
+  const directory = t.testdir();
+  const checkpoints = new CheckpointLog({
+    ...{ instance: NoteSigner.inMemory('gw'), file: '/dev/null', everyMilliseconds: 1_000 },
+  });
+  const log = openLog(`${directory}/access.log`, { checkpoints });
+  await until(() => checkpoints.figures.problem !== null);
+  t.match(checkpoints.figures.problem, '/dev/null: it is a device, and has to be a file');
+  const began = performance.now();
+  await log.close(200);
+  t.ok(performance.now() - began < 5_000, 'and keep no process from ending');
+});
+
+t.test('nothing is signed before it is on the disk', async (t) => {
+  const directory = t.testdir();
+  mkdirSync(`${directory}/log`);
+  const signed = new SignedLog(directory);
+  const { log, checkpoints } = signed.open(5);
+  t.notOk(existsSync(signed.checkpointFile), 'the lines are still in memory');
+  await until(() => checkpoints.figures.kept > 0);
+  t.ok(linesOf(signed.read()).length >= 1);
+  await log.close(30_000);
+  for (const note of signed.notes) {
+    const { size } = readCheckpoint(note, [signed.instance.key]);
+    t.ok(size <= linesOf(signed.read()).length);
+  }
+  chmodSync(signed.checkpointFile, 0o640);
+  t.equal(statSync(signed.checkpointFile).mode & 0o007, 0, 'and it is not for everybody to write');
+});
