@@ -1,4 +1,4 @@
-import {
+import fs, {
   appendFileSync,
   chmodSync,
   existsSync,
@@ -8,7 +8,8 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import t from 'tap';
+import { syncBuiltinESMExports } from 'node:module';
+import t, { type Test } from 'tap';
 import { readCheckpoint } from '../../src/evidence/checkpoint.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
 import { CheckpointLog } from '../../src/telemetry/checkpoint-log.js';
@@ -118,6 +119,83 @@ t.test('what a killed process left of a checkpoint spoils no other one', async (
   t.equal(lines.length, 5);
   const whole = lines.toSpliced(2, 1).map((line) => (JSON.parse(line) as { note: string }).note);
   t.same(kindsOf(signed.verify([signed.read()], whole)), []);
+});
+
+/** Has calls of the file system fail for one file; in all modules, until the test is over. */
+function failing(t: Test, name: 'write' | 'fdatasync', isConcerned: (descriptor: number) => boolean): void {
+  const real = fs[name] as (descriptor: number, ...rest: unknown[]) => void;
+  const failed = (descriptor: number, ...rest: unknown[]): void => {
+    const callback = rest.at(-1) as (error: Error, written: number) => void;
+    if (isConcerned(descriptor)) setImmediate(callback, Object.assign(new Error('EIO'), { code: 'EIO' }), 0);
+    else real(descriptor, ...rest);
+  };
+  Object.assign(fs, { [name]: failed });
+  syncBuiltinESMExports();
+  t.teardown(() => {
+    Object.assign(fs, { [name]: real });
+    syncBuiltinESMExports();
+  });
+}
+
+function isOpenAs(file: string): (descriptor: number) => boolean {
+  const { ino } = statSync(file);
+  return (descriptor) => fs.fstatSync(descriptor).ino === ino;
+}
+
+t.test('lines that a disk may have lost are not signed', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  failing(t, 'fdatasync', () => true);
+  await signed.run(3);
+  t.equal(linesOf(signed.read()).length, 5);
+  t.notOk(existsSync(signed.checkpointFile));
+});
+
+t.test('the end of a run is signed where its file was removed, or takes nothing more', async (t) => {
+  for (const how of ['removed', 'broken']) {
+    const directory = t.testdir();
+    const signed = new SignedLog(directory);
+    const { log } = signed.open(2);
+    await until(() => existsSync(signed.checkpointFile));
+    const former = `${directory}/access.log.1`;
+    if (how === 'removed') {
+      rmSync(signed.file);
+      log.write(requestLine());
+      log.reopen();
+    } else {
+      failing(t, 'write', isOpenAs(signed.file));
+      log.write(requestLine());
+      fs.renameSync(signed.file, former);
+      log.reopen();
+    }
+    await until(() => existsSync(signed.file) && readFileSync(signed.file, 'utf8').includes('file-start'));
+    await log.close(30_000);
+    const checkpoints = signed.notes.map((note) => readCheckpoint(note, [signed.instance.key]));
+    const [start, end, next] = checkpoints;
+    t.match(end, { occasion: 'end', run: start?.run, size: 5, next: next?.run }, how);
+    const files = existsSync(former) ? [signed.read(former), signed.read()] : [signed.read()];
+    const verdict = signed.verify(files);
+    t.same(
+      kindsOf(verdict).filter((kind) => !kind.endsWith('headless')),
+      [],
+      `${how}: each line is there`,
+    );
+  }
+});
+
+t.test('lines of a removed file are not signed before they are written again', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  const { log } = signed.open(2);
+  await until(() => existsSync(signed.checkpointFile));
+  const isFormer = isOpenAs(signed.file);
+  failing(t, 'write', (descriptor) => !isFormer(descriptor));
+  rmSync(signed.file);
+  log.reopen();
+  await until(() => log.problem() !== null);
+  await log.close(200);
+  t.same(
+    signed.notes.map((note) => readCheckpoint(note, [signed.instance.key]).occasion),
+    ['start'],
+  );
 });
 
 t.test('checkpoints go into a file alone', async (t) => {

@@ -5,7 +5,9 @@ import { parseSealedLine } from '../../src/audit/sealed-line.js';
 import { type Checkpoint, readCheckpoint, runKeyName, signCheckpoint } from '../../src/evidence/checkpoint.js';
 import { leafHash, MerkleTree } from '../../src/evidence/merkle-tree.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
+import { checkProof } from '../../src/audit/line-prover.js';
 import { SignedLog } from '../audit/signed-log.js';
+import { sampleInstance, sampleLines, sampleName } from '../evidence/sample-run.js';
 import { kindsOf, linesOf } from '../audit/verify-log.js';
 
 const fileOf = (lines: readonly string[]): Buffer => Buffer.from(lines.map((line) => `${line}\n`).join(''));
@@ -183,6 +185,38 @@ t.test('lines that were put behind the end of a run are found', async (t) => {
   const verdict = signed.verify([Buffer.concat([behind, signed.read().subarray(killed.length)])], [start, ...next]);
   t.same(kindsOf(verdict)[0], '1:5 foreign');
   t.match(verdict.findings[0]?.message, 'the run ended with line 4');
+});
+
+t.test('what a killed process had written is what the next one has signed', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const killed = linesOf(signed.read()).slice(0, 4);
+  writeFileSync(signed.file, fileOf(killed));
+  await signed.run(1);
+  const behind = signed.read().subarray(fileOf(killed).length);
+  const [start = '', , ...next] = signed.notes;
+  const messages = (lines: readonly string[]): string =>
+    signed
+      .verify([Buffer.concat([fileOf(lines), behind])], [start, ...next])
+      .findings.map(({ message }) => message)
+      .join('\n');
+  t.equal(messages(killed), '');
+  const edited = rehashed(killed.with(2, (killed[2] ?? '').replace('/v1/payouts/1', '/v1/payouts/8')));
+  t.match(messages(edited), 'line 4 of its run is not the one that the next process found, as that has signed at');
+  t.match(messages(killed.slice(0, 2)), /the 2 lines 3 to 4 of the run \w{26} are not there, and signed at/);
+});
+
+t.test('a line of one run is no line of another, whoever signs that', (t) => {
+  const { leaves, lines, tree } = sampleLines(1);
+  const [leaf, line] = [leaves[0], lines[0]];
+  if (leaf === undefined || line === undefined) throw new Error('there is no line');
+  const run = '01M7WJMG35EDK4R664YCSW956X';
+  const checkpoint: Checkpoint = { name: sampleName, run, size: 1, root: tree.root(), occasion: 'end', at: 0 };
+  const note = signCheckpoint(checkpoint, sampleInstance, NoteSigner.inMemory(runKeyName(sampleName, run)));
+  const proof = { previous: '0'.repeat(64), line: Buffer.from(line), index: 0, path: [], note };
+  const keys = [{ key: sampleInstance.key, from: -Infinity, to: Infinity }];
+  t.throws(() => checkProof(proof, keys), /of another run/);
+  t.end();
 });
 
 t.test('lines that nobody has signed are said to be so', async (t) => {
