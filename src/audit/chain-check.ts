@@ -1,7 +1,6 @@
 import { chainHash, type LogSecret, treeAlgorithm } from '../telemetry/chain.js';
 import { type Finding, type Place, rangeText } from './finding.js';
 import type { SealedLine } from './sealed-line.js';
-import type { RunProof } from './signed-runs.js';
 
 interface Range {
   readonly from: number;
@@ -185,6 +184,19 @@ function secretHint(chains: readonly ChainCheck[]): string[] {
   return [`not one line of ${which} is proved: was the secret another one then? It is named by a second --secret-file`];
 }
 
+/** How far a run is proved by its signatures. */
+export interface RunProof {
+  readonly run: string;
+  /** The name of the instance that signed; null where nothing is signed. */
+  readonly name: string | null;
+  /** The lines from the first to this one are what was signed; 0 for none. */
+  readonly signedTo: number;
+  /** When that was signed, in milliseconds since 1970; null where nothing is. */
+  readonly signedAt: number | null;
+  /** How many lines stand behind them, under no signature. */
+  readonly unsigned: number;
+}
+
 /** What was found out about a log. */
 export interface Verdict {
   /** Whether nothing is wrong. */
@@ -195,7 +207,7 @@ export interface Verdict {
   readonly chains: readonly ChainCheck[];
   /** How far each chain is proved by signatures; null where no checkpoints were given. */
   readonly proofs: readonly RunProof[] | null;
-  /** The first of them, in the order of the lines. */
+  /** The first of each kind, in the order of the lines. */
   readonly findings: readonly Finding[];
   /** How many there are in all. */
   readonly findingCount: number;

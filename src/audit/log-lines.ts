@@ -1,4 +1,5 @@
 import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { OperatorError } from '../config/operator-error.js';
@@ -27,6 +28,7 @@ const chunkBytes = 256 * 1024;
 const unpackProblems: Readonly<Record<string, string>> = {
   Z_DATA_ERROR: 'it is damaged, or not packed by gzip at all',
   Z_BUF_ERROR: 'it ends too early: cut off, or not yet written to its end',
+  REST_LEFT: 'a part of it is damaged, and what stands behind that was not unpacked',
 };
 
 /**
@@ -50,13 +52,19 @@ export async function* readLogLines(
   }
 }
 
-function openLog(file: string, standardInput: Readable): Readable {
+function openLog(file: string, standardInput: Readable): AsyncIterable<unknown> {
   if (file === '-') return standardInput;
+  return file.endsWith('.gz') ? unpack(file) : createReadStream(file, { highWaterMark: chunkBytes });
+}
+
+async function* unpack(file: string): AsyncGenerator {
   const stream = createReadStream(file, { highWaterMark: chunkBytes });
-  if (!file.endsWith('.gz')) return stream;
   const unpacked = createGunzip();
   stream.once('error', (error) => unpacked.destroy(error));
-  return stream.pipe(unpacked);
+  yield* stream.pipe(unpacked);
+  // A zero where a further member should begin ends it without an error, as if the rest were padding.
+  if (unpacked.bytesWritten < (await stat(file)).size)
+    throw Object.assign(new Error('a rest was left'), { code: 'REST_LEFT' });
 }
 
 function reasonOf(error: unknown): string {

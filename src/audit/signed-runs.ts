@@ -1,6 +1,7 @@
 import { type ReadCheckpoint, readCheckpoint } from '../evidence/checkpoint.js';
 import { MerkleTree } from '../evidence/merkle-tree.js';
 import { InvalidNote, keyText, type NoteKey } from '../evidence/signed-note.js';
+import type { ChainCheck, RunProof } from './chain-check.js';
 import { type Finding, type Place, rangeText } from './finding.js';
 import type { RawLine } from './log-lines.js';
 
@@ -47,19 +48,6 @@ export function readGivenCheckpoint({ bytes, ...place }: RawLine, keys: readonly
   }
   if (typeof note !== 'string') throw new InvalidNote('expected {"note":"…"}');
   return { ...readPinned(note, keys), place: { file: place.file, line: place.number }, note };
-}
-
-/** How far a run is proved by its signatures. */
-export interface RunProof {
-  readonly run: string;
-  /** The name of the instance that signed; null where nothing is signed. */
-  readonly name: string | null;
-  /** The lines from the first to this one are what was signed; 0 for none. */
-  readonly signedTo: number;
-  /** When that was signed, in milliseconds since 1970; null where nothing is. */
-  readonly signedAt: number | null;
-  /** How many lines stand behind them, under no signature. */
-  readonly unsigned: number;
 }
 
 /** How a line differs from what was signed. */
@@ -124,7 +112,7 @@ class SignedRun {
 
 /** The signed checkpoints of a log, and what they say of its lines. */
 export class SignedRuns {
-  readonly findings: Finding[] = [];
+  readonly #findings: Finding[] = [];
   readonly notes: string[] = [];
   readonly #runs = new Map<string, SignedRun>();
   readonly #keys: readonly PinnedKey[];
@@ -148,7 +136,7 @@ export class SignedRuns {
         this.notes.push(`${line.file}:${line.number}: the beginning of a checkpoint, whose process was killed`);
     } catch (error) {
       if (!(error instanceof InvalidNote)) throw error;
-      this.findings.push({ ...place, kind: 'unsigned', message: `no checkpoint that counts: ${error.message}` });
+      this.#findings.push({ ...place, kind: 'unsigned', message: `no checkpoint that counts: ${error.message}` });
     }
   }
 
@@ -172,11 +160,6 @@ export class SignedRuns {
     return this.#runs.get(run)?.compare(sequence, hash) ?? null;
   }
 
-  /** Whether anything was signed of a run. */
-  has(run: string): boolean {
-    return this.#runs.has(run);
-  }
-
   /** How far the lines of a run that are there are proved. */
   proofOf(run: string, lines: number): RunProof {
     const { proved = null, newest = null } = this.#runs.get(run) ?? {};
@@ -185,13 +168,23 @@ export class SignedRuns {
   }
 
   /**
-   * What was signed and is not there.
-   * @param newestOf the place and the number of the newest line of a run; null where none is there
+   * Says what is wrong with the checkpoints, which runs nobody has signed, and what was signed and is not there.
+   * @param areRequired whether all runs have to be there
    */
-  missing(newestOf: (run: string) => { readonly sequence: number; readonly place: Place } | null): Finding[] {
+  judge(chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'isTree'>[], areRequired: boolean): Finding[] {
+    const unsigned = chains.flatMap(({ id, newest, isTree }): Finding[] => {
+      if (!isTree || newest === null || this.#runs.has(id)) return [];
+      const message = `nothing is signed of the chain ${id}: anybody could have made it`;
+      return [{ ...newest.place, kind: 'unsigned', message }];
+    });
+    return [...this.#findings, ...unsigned, ...(areRequired ? this.#missing(chains) : [])];
+  }
+
+  #missing(chains: readonly Pick<ChainCheck, 'id' | 'newest'>[]): Finding[] {
+    const newestOf = new Map(chains.map(({ id, newest }) => [id, newest]));
     return [...this.#runs].flatMap(([run, signed]): Finding[] => {
       const { size, by } = signed.required;
-      const newest = newestOf(run);
+      const newest = newestOf.get(run) ?? null;
       if (signed.newest.at < this.#since || (newest !== null && newest.sequence >= size)) return [];
       const range = rangeText({ from: (newest?.sequence ?? 0) + 1, to: size });
       return [
@@ -222,7 +215,7 @@ export class SignedRuns {
   }
 
   #fork(place: Place, message: string): void {
-    this.findings.push({ ...place, kind: 'forked', message });
+    this.#findings.push({ ...place, kind: 'forked', message });
   }
 }
 

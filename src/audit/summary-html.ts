@@ -1,5 +1,5 @@
 import { leftOutText } from './access-entry.js';
-import { incompleteText, type Span, type Summary } from './summary.js';
+import { type CountedList, incompleteText, type Span, type Summary } from './summary.js';
 import type { Count } from './tally.js';
 
 const style = `
@@ -18,6 +18,7 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 /** A summary as one page that needs nothing else: no script, nothing from elsewhere, every value escaped. */
 export function summaryHtml(summary: Summary, title: string): string {
   const { requests, accepted } = summary;
+  const bars = (name: string, list: CountedList): Html => barsOf(name, summary[list], summary.distinct[list]);
   const page = html`<!doctype html>
     <html lang="en">
       <head>
@@ -38,7 +39,7 @@ export function summaryHtml(summary: Summary, title: string): string {
           <div class="tiles">
             ${tile('requests', requests)} ${tile('accepted', accepted, 'good')}
             ${tile('not accepted', requests - accepted, 'bad')}
-            ${tile('exposed keys', summary.exposedKeys.length, 'bad')}
+            ${tile('exposed keys', summary.distinct.exposedKeys, 'bad')}
             ${tile('new addresses of keys', summary.newAddressCount)}
           </div>
           <section>
@@ -47,10 +48,10 @@ export function summaryHtml(summary: Summary, title: string): string {
             <p><span class="good">■</span> accepted <span class="bad">■</span> not accepted</p>
           </section>
           <div class="grid">
-            ${bars('Why requests were not accepted', summary.codes)} ${bars('Merchants, accepted', summary.merchants)}
-            ${bars('Merchants, not accepted', summary.refusedMerchants)} ${bars('Addresses', summary.addresses)}
-            ${bars('Addresses, not accepted', summary.refusedAddresses)} ${bars('Countries', summary.countries)}
-            ${bars('Keys over plain HTTP or through Tor', summary.exposedKeys)}
+            ${bars('Why requests were not accepted', 'codes')} ${bars('Merchants, accepted', 'merchants')}
+            ${bars('Merchants, not accepted', 'refusedMerchants')} ${bars('Addresses', 'addresses')}
+            ${bars('Addresses, not accepted', 'refusedAddresses')} ${bars('Countries', 'countries')}
+            ${bars('Keys over plain HTTP or through Tor', 'exposedKeys')}
           </div>
           <section>
             <h2>Keys that came from an address for the first time</h2>
@@ -85,7 +86,8 @@ function tile(name: string, count: number, kind = ''): Html {
   return html`<section><b class="${kind}">${count.toLocaleString('en')}</b>${name}</section>`;
 }
 
-function bars(title: string, counts: readonly Count[]): Html {
+/** @param distinct how many values there are, of which those in the list are the most frequent */
+function barsOf(title: string, counts: readonly Count[], distinct: number): Html {
   const most = Math.max(1, ...counts.map(({ count }) => count));
   const rows = counts.map(
     ({ value, count }) =>
@@ -103,8 +105,9 @@ function bars(title: string, counts: readonly Count[]): Html {
       counts.length === 0
         ? html`<p>None.</p>`
         : html`<table>
-            ${rows}
-          </table>`
+              ${rows}
+            </table>
+            ${distinct > counts.length ? html`<p>and ${(distinct - counts.length).toLocaleString('en')} more</p>` : ''}`
     }
   </section>`;
 }

@@ -22,6 +22,18 @@ export interface Span {
   readonly refused: number;
 }
 
+/** The lists of values with their counts. */
+const countedLists = [
+  'codes',
+  'merchants',
+  'refusedMerchants',
+  'addresses',
+  'refusedAddresses',
+  'countries',
+  'exposedKeys',
+] as const;
+export type CountedList = (typeof countedLists)[number];
+
 /** What a log says on the whole. */
 export interface Summary {
   readonly requests: number;
@@ -45,6 +57,8 @@ export interface Summary {
   readonly newAddressCount: number;
   /** Keys that were sent over plain HTTP or through Tor, by their id, or else their fingerprint. */
   readonly exposedKeys: readonly Count[];
+  /** How many values each list has, of which it names the most frequent. */
+  readonly distinct: Readonly<Record<CountedList, number>>;
   /** Which of these lists lack values: those that came when no more could be remembered. */
   readonly incomplete: readonly string[];
 }
@@ -56,6 +70,7 @@ export function incompleteText({ incomplete }: Summary): string {
 }
 
 const most = 10;
+const mostCodes = 30;
 const limit = 100_000;
 const mostNewAddresses = 50;
 const minute = 60_000;
@@ -65,13 +80,15 @@ const spanLengths = [1, 5, 15, 60, 360, 1440, 10_080, 43_200];
 
 /** Sums up the lines of requests, one by one, in bounded memory. */
 export class Summing {
-  readonly #codes = new Tally(1_000);
-  readonly #merchants = new Tally(limit);
-  readonly #refusedMerchants = new Tally(limit);
-  readonly #addresses = new Tally(limit);
-  readonly #refusedAddresses = new Tally(limit);
-  readonly #countries = new Tally(1_000);
-  readonly #exposedKeys = new Tally(limit);
+  readonly #tallies: Readonly<Record<CountedList, Tally>> = {
+    codes: new Tally(1_000),
+    merchants: new Tally(limit),
+    refusedMerchants: new Tally(limit),
+    addresses: new Tally(limit),
+    refusedAddresses: new Tally(limit),
+    countries: new Tally(1_000),
+    exposedKeys: new Tally(limit),
+  };
   readonly #minutes = new Map<number, { accepted: number; refused: number }>();
   readonly #addressesOfKeys = new Map<string, Set<string>>();
   readonly #newAddresses: NewAddress[] = [];
@@ -102,17 +119,18 @@ export class Summing {
     const requests = requestsIn(entry, only);
     const count = requests.reduce((sum, [, times]) => sum + times, 0);
     this.#requests += count;
+    const tallies = this.#tallies;
     if (accepted) this.#accepted += count;
-    else for (const [one, times] of requests) this.#codes.add(one, times);
-    if (merchant !== undefined) (accepted ? this.#merchants : this.#refusedMerchants).add(merchant, count);
+    else for (const [one, times] of requests) tallies.codes.add(one, times);
+    if (merchant !== undefined) (accepted ? tallies.merchants : tallies.refusedMerchants).add(merchant, count);
     if (address !== null) {
-      this.#addresses.add(address, count);
-      if (!accepted) this.#refusedAddresses.add(address, count);
+      tallies.addresses.add(address, count);
+      if (!accepted) tallies.refusedAddresses.add(address, count);
       this.#noteAddress(entry, address);
     }
-    if (country !== undefined) this.#countries.add(country, count);
+    if (country !== undefined) tallies.countries.add(country, count);
     const key = entry.gateway.key?.id ?? entry.gateway.key?.fingerprint;
-    if (key !== undefined && (code === 'https_required' || code === 'tor_blocked')) this.#exposedKeys.add(key);
+    if (key !== undefined && (code === 'https_required' || code === 'tor_blocked')) tallies.exposedKeys.add(key, count);
     this.#noteTime(entry['@timestamp'], accepted, count);
   }
 
@@ -133,31 +151,22 @@ export class Summing {
       to: this.#last,
       spans: this.#spans(spanMinutes),
       spanMinutes,
-      codes: this.#codes.top(30),
-      merchants: this.#merchants.top(most),
-      refusedMerchants: this.#refusedMerchants.top(most),
-      addresses: this.#addresses.top(most),
-      refusedAddresses: this.#refusedAddresses.top(most),
-      countries: this.#countries.top(most),
+      ...this.#each((tally, list) => tally.top(list === 'codes' ? mostCodes : most)),
+      distinct: this.#each(({ distinct }) => distinct),
       newAddresses: this.#newAddresses,
       newAddressCount: this.#newAddressCount,
-      exposedKeys: this.#exposedKeys.top(most),
       incomplete: this.#incomplete(),
     };
   }
 
+  #each<Value>(of: (tally: Tally, list: CountedList) => Value): Record<CountedList, Value> {
+    const entries = countedLists.map((list) => [list, of(this.#tallies[list], list)] as const);
+    return Object.fromEntries(entries) as Record<CountedList, Value>;
+  }
+
   #incomplete(): string[] {
-    const tallies = {
-      codes: this.#codes,
-      merchants: this.#merchants,
-      refusedMerchants: this.#refusedMerchants,
-      addresses: this.#addresses,
-      refusedAddresses: this.#refusedAddresses,
-      countries: this.#countries,
-      exposedKeys: this.#exposedKeys,
-    };
-    const full = Object.entries(tallies).filter(([, { others }]) => others > 0);
-    return [...full.map(([name]) => name), ...(this.#hasForgottenAddresses ? ['newAddresses'] : [])];
+    const full = countedLists.filter((list) => this.#tallies[list].others > 0);
+    return [...full, ...(this.#hasForgottenAddresses ? ['newAddresses'] : [])];
   }
 
   /** The first address of a key is not new: the log has to begin somewhere. */

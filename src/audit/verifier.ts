@@ -19,22 +19,30 @@ export interface VerifierOptions {
   readonly signed?: SignedRuns | null;
 }
 
+/** Of each kind, so that many of one hide none of another. */
 const mostFindings = 1_000;
 const mostChains = 100_000;
+/** A chain whose newest checkpoint is so much older than that of another one runs no more. */
+const silentMilliseconds = 180_000;
 
 /** Verifies a log, line by line, in bounded memory. */
 export class Verifier {
   readonly #options: VerifierOptions;
   readonly #chains = new Map<string, ChainCheck>();
   readonly #findings: Finding[] = [];
+  readonly #kept = new Map<Finding['kind'], number>();
   readonly #notes: string[] = [];
   #findingCount = 0;
   readonly #logs = new GivenLogs();
   #lines = 0;
   #requests = 0;
   #file: string | null = null;
+  /** When the newest checkpoint of all chains was written, in milliseconds since 1970. */
+  #newestAt = 0;
   /** Whether the first chain was written to a file; null while none began. */
   #inFile: boolean | null = null;
+  /** The chains in the order in which they began, without those that were proved when that was looked at. */
+  readonly #unproved: ChainCheck[] = [];
   /** The beginnings of files that go on from another one, which may be given behind them. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Place }[] = [];
   /** The chain of the very first line: of it a part of a log may have that line alone, where another begins behind it. */
@@ -76,6 +84,8 @@ export class Verifier {
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
     // What a line says is only believed when it is proved: a changed one would accuse others.
+    if (isProved && line.checkpoint !== null)
+      this.#newestAt = Math.max(this.#newestAt, Date.parse(line.checkpoint.at) || 0);
     if (isProved && line.sequence === 1 && line.checkpoint !== null) {
       if (line.checkpoint.reason === 'file-start') this.#continuations.push({ checkpoint: line.checkpoint, place });
       else this.#judgePredecessor(line.checkpoint, place, isFirstOfFile);
@@ -115,7 +125,7 @@ export class Verifier {
   }
 
   #begin(line: SealedLine, place: Place, isFirst: boolean): ChainCheck {
-    if (this.#chains.size >= mostChains) throw new OperatorError(`There are more than ${mostChains} chains.`);
+    if (this.#chains.size >= mostChains) this.#forgetOne();
     const { secrets } = this.#options;
     if (line.checkpoint?.algorithm === 'sha256' && secrets[0] !== null) {
       const message = 'a chain begins that was made without the secret, as anybody could make it';
@@ -134,7 +144,20 @@ export class Verifier {
       this.#report(finding);
     });
     this.#chains.set(line.id, chain);
+    this.#unproved.push(chain);
     return chain;
+  }
+
+  /**
+   * Makes room for another chain. Anybody can put lines of made-up chains into a log, to use up the memory: those that nothing proves
+   * go first, and are told of at once.
+   */
+  #forgetOne(): void {
+    const claimed = this.#unproved.splice(0, 1 + this.#unproved.findIndex(({ proved }) => proved === 0)).at(-1);
+    const chain = claimed ?? this.#chains.values().next().value;
+    if (chain === undefined) return;
+    this.#judgeEnd(chain, true);
+    this.#chains.delete(chain.id);
   }
 
   #mayFollowLeading({ sequence, checkpoint }: SealedLine): boolean {
@@ -235,7 +258,7 @@ export class Verifier {
     if (!areAll) this.#notes.push(`${where} may go on in what was not read`);
     else if (chain.goesOn && this.#logs.all.some((log) => log.newest === newest))
       this.#notes.push(`${where} goes on in another file, which is not given`);
-    else if (this.#options.running)
+    else if (this.#options.running && this.#mayRun(chain))
       this.#notes.push(`${where} has no end yet: whether lines behind it are gone cannot be told`);
     else {
       const message = `its chain ends here without a checkpoint of its end: lines behind it are cut off, or its process was killed or still runs`;
@@ -243,29 +266,27 @@ export class Verifier {
     }
   }
 
+  /** A process that runs writes a checkpoint each minute. */
+  #mayRun({ lastCheckpointAt }: ChainCheck): boolean {
+    return lastCheckpointAt === null || this.#newestAt - Date.parse(lastCheckpointAt) <= silentMilliseconds;
+  }
+
   #judgeSignatures(chains: readonly ChainCheck[], areAll: boolean): void {
-    const { signed, partial } = this.#options;
-    if (!signed) {
-      if (chains.some(({ isTree }) => isTree))
-        this.#notes.push(
-          'without signed checkpoints a chain shows accidents alone: give --checkpoints and --public-key',
-        );
-      return;
+    const { signed = null, partial } = this.#options;
+    if (signed !== null) {
+      this.#notes.push(...signed.notes);
+      for (const finding of signed.judge(chains, areAll && !partial)) this.#report(finding);
+    } else if (chains.some(({ isTree }) => isTree)) {
+      this.#notes.push('without signed checkpoints a chain shows accidents alone: give --checkpoints and --public-key');
     }
-    this.#notes.push(...signed.notes);
-    for (const finding of signed.findings) this.#report(finding);
-    for (const { id, newest, isTree } of chains) {
-      if (!isTree || newest === null || signed.has(id)) continue;
-      const message = `nothing is signed of the chain ${id}: anybody could have made it`;
-      this.#report({ ...newest.place, kind: 'unsigned', message });
-    }
-    if (partial || !areAll) return;
-    for (const finding of signed.missing((run) => this.#chains.get(run)?.newest ?? null)) this.#report(finding);
   }
 
   #report(finding: Finding): void {
     this.#findingCount += 1;
-    if (this.#findings.length < mostFindings) this.#findings.push(finding);
+    const kept = (this.#kept.get(finding.kind) ?? 0) + 1;
+    if (kept > mostFindings) return;
+    this.#kept.set(finding.kind, kept);
+    this.#findings.push(finding);
   }
 }
 

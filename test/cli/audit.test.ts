@@ -302,6 +302,22 @@ t.test('where a configuration has its log written by workers, their files are to
   );
 });
 
+t.test('audit summary names the most frequent values, and says how many more there are', async (t) => {
+  const directory = t.testdir();
+  const file = `${directory}/access.log`;
+  const log = openLog(file);
+  for (let count = 0; count < 61; count += 1) {
+    const request = { at: '10:00', code: 'https_required', address: `192.0.2.${count}`, key: `key_${count}` };
+    log.write(serialise(lineOf(request)));
+  }
+  await log.close(30_000);
+  const { out } = await audit('summary', '--html', `${directory}/page.html`, file);
+  t.match(out, /KEY OVER PLAIN HTTP OR THROUGH TOR +REQUESTS\n(?:key_\d+ +1\n){10}and 51 more\n/);
+  const json = JSON.parse((await audit('summary', '--json', file)).out) as object;
+  t.match(json, { distinct: { exposedKeys: 61, addresses: 61, refusedAddresses: 61, codes: 1, merchants: 0 } });
+  t.match(readFileSync(`${directory}/page.html`, 'utf8'), /<b class="bad">61<\/b>exposed keys/);
+});
+
 t.test('audit summary counts, and its page obeys no value', async (t) => {
   const { file } = await logOf(t);
   const page = `${file}.html`;

@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { findEntry, leftOutText } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { matches } from '../../audit/search.js';
-import { incompleteText, Summing } from '../../audit/summary.js';
+import { type CountedList, incompleteText, Summing } from '../../audit/summary.js';
 import type { Summary } from '../../audit/summary.js';
 import { summaryHtml } from '../../audit/summary-html.js';
 import type { Count } from '../../audit/tally.js';
@@ -65,26 +65,23 @@ async function writePage(file: string, summary: Summary): Promise<void> {
 
 function asText(summary: Summary): string {
   const { requests, accepted, from, to, newAddresses, newAddressCount } = summary;
-  const table = (heading: string, counts: readonly Count[]): string[] =>
-    counts.length === 0
-      ? []
-      : [
-          '',
-          ...tableLines(
-            [heading, 'REQUESTS'],
-            counts.map(({ value, count }) => [value, String(count)]),
-          ),
-        ];
+  const table = (heading: string, list: CountedList): string[] => {
+    const counts: readonly Count[] = summary[list];
+    const more = summary.distinct[list] - counts.length;
+    if (counts.length === 0) return [];
+    const rows = counts.map(({ value, count }) => [value, String(count)]);
+    return ['', ...tableLines([heading, 'REQUESTS'], rows), ...(more > 0 ? [`and ${more} more`] : [])];
+  };
   if (requests === 0) return 'No request matches.\n';
   const lines = [
     `${requests} requests from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not.`,
-    ...table('NOT ACCEPTED BECAUSE', summary.codes),
-    ...table('MERCHANT, ACCEPTED', summary.merchants),
-    ...table('MERCHANT, NOT ACCEPTED', summary.refusedMerchants),
-    ...table('ADDRESS', summary.addresses),
-    ...table('ADDRESS, NOT ACCEPTED', summary.refusedAddresses),
-    ...table('COUNTRY', summary.countries),
-    ...table('KEY OVER PLAIN HTTP OR THROUGH TOR', summary.exposedKeys),
+    ...table('NOT ACCEPTED BECAUSE', 'codes'),
+    ...table('MERCHANT, ACCEPTED', 'merchants'),
+    ...table('MERCHANT, NOT ACCEPTED', 'refusedMerchants'),
+    ...table('ADDRESS', 'addresses'),
+    ...table('ADDRESS, NOT ACCEPTED', 'refusedAddresses'),
+    ...table('COUNTRY', 'countries'),
+    ...table('KEY OVER PLAIN HTTP OR THROUGH TOR', 'exposedKeys'),
     ...(newAddressCount === 0
       ? []
       : [

@@ -1,8 +1,7 @@
 import { Command } from 'commander';
-import type { Verdict } from '../../audit/chain-check.js';
+import type { RunProof, Verdict } from '../../audit/chain-check.js';
 import { rangeText } from '../../audit/finding.js';
 import { readLogLines, UnreadableLog } from '../../audit/log-lines.js';
-import type { RunProof } from '../../audit/signed-runs.js';
 import { Verifier } from '../../audit/verifier.js';
 import { OperatorError } from '../../config/operator-error.js';
 import { collect } from '../admin/arguments.js';
