@@ -53,7 +53,7 @@ export class LineProver {
     if (line.sequence !== this.#count + 1) return;
     this.#count += 1;
     if (line.sequence === this.#line.sequence) this.#found = { previous: this.#previous, line: Buffer.from(bytes) };
-    this.#path.take(Buffer.from(line.hash, 'hex'));
+    this.#path.take(line.hash);
     this.#previous = line.hash;
   }
 
@@ -80,7 +80,7 @@ export function checkProof(
   if (sealed.id !== checkpoint.run) throw new InvalidNote('its line is of another run than the checkpoint');
   if (sealed.sequence !== index + 1) throw new InvalidNote('its line has another number than the proof says');
   const leaf = leafHash(previous, sealed.text);
-  if (leaf.toString('hex') !== sealed.hash) throw new InvalidNote('its line was changed');
+  if (leaf !== sealed.hash) throw new InvalidNote('its line was changed');
   const root = rootOfPath(index, checkpoint.size, leaf, path);
   if (root?.equals(checkpoint.root) !== true) throw new InvalidNote('its line is not in what was signed');
   return checkpoint;

@@ -86,8 +86,12 @@ class LineSplitter {
     const lines: RawLine[] = [];
     let from = 0;
     for (let at = chunk.indexOf(lineEnd); at !== -1; at = chunk.indexOf(lineEnd, from)) {
-      this.#hold(chunk.subarray(from, at));
-      lines.push(this.#line(true));
+      const piece = chunk.subarray(from, at);
+      if (this.#restBytes > 0) this.#hold(piece);
+      // Most lines stand in one piece.
+      lines.push(
+        this.#restBytes > 0 ? this.#rejoined(true) : this.#line(piece.length > maxLineBytes ? null : piece, true),
+      );
       from = at + 1;
     }
     this.#hold(chunk.subarray(from));
@@ -96,7 +100,7 @@ class LineSplitter {
 
   /** What stands behind the last line end. */
   end(): RawLine[] {
-    return this.#restBytes === 0 ? [] : [this.#line(false)];
+    return this.#restBytes === 0 ? [] : [this.#rejoined(false)];
   }
 
   #hold(piece: Buffer): void {
@@ -105,12 +109,14 @@ class LineSplitter {
     else if (piece.length > 0) this.#rest.push(piece);
   }
 
-  #line(ended: boolean): RawLine {
-    const [first] = this.#rest;
-    const whole = this.#rest.length === 1 && first !== undefined ? first : Buffer.concat(this.#rest);
-    const bytes = this.#restBytes > maxLineBytes ? null : whole;
+  #rejoined(ended: boolean): RawLine {
+    const bytes = this.#restBytes > maxLineBytes ? null : Buffer.concat(this.#rest);
     this.#rest = [];
     this.#restBytes = 0;
+    return this.#line(bytes, ended);
+  }
+
+  #line(bytes: Buffer | null, ended: boolean): RawLine {
     this.#number += 1;
     return { file: this.#file, number: this.#number, bytes, ended };
   }

@@ -54,10 +54,14 @@ const head = '{"service":{"ephemeral_id":"';
 const idLength = 26;
 const headLength = head.length + idLength;
 const maxSequenceDigits = 15;
-const tailForm = /,"sequence":([1-9]\d{0,14})$/;
-const sealForm = /^,"hash":"([0-9a-f]{64})"\}\}$/;
+const sealHead = ',"hash":"';
+const sealEnd = '"}}';
+const sequenceMark = ',"sequence":';
+const sequenceForm = /^[1-9]\d{0,14}$/;
 /** Within a value it would stand with its quotes escaped. */
-const checkpointMark = Buffer.from('"action":"checkpoint"');
+const checkpointMark = '"action":"checkpoint"';
+/** The end of a line, in which that stands: behind it come the reason, the number and the hash. */
+const tailBytes = 160;
 const aggregateMark = Buffer.from('"aggregate":{"count":');
 const longestCount = 15;
 
@@ -65,14 +69,21 @@ const longestCount = 15;
 export function parseSealedLine(line: Buffer): SealedLine | null {
   const end = line.length - sealLength;
   if (end < headLength + maxSequenceDigits) return null;
-  const [, hash] = sealForm.exec(line.toString('latin1', end)) ?? [];
-  const [, digits] = tailForm.exec(line.toString('latin1', end - ',"sequence":'.length - maxSequenceDigits, end)) ?? [];
+  const tail = line.toString('latin1', Math.max(headLength, line.length - tailBytes));
+  const seal = tail.slice(-sealLength);
+  const at = tail.lastIndexOf(sequenceMark, tail.length - sealLength);
+  const digits = tail.slice(at + sequenceMark.length, -sealLength);
   const start = line.toString('latin1', 0, headLength);
-  if (hash === undefined || digits === undefined || !start.startsWith(head)) return null;
-  const checkpoint = line.includes(checkpointMark) ? parseCheckpoint(line) : null;
+  // Whether the hash is one is seen when it is compared.
+  const isSealed = seal.startsWith(sealHead) && seal.endsWith(sealEnd);
+  if (!isSealed || at === -1 || !sequenceForm.test(digits) || !start.startsWith(head)) return null;
+  // The event of a checkpoint ends with its reason, that of a shared line with a time, and that of an accepted request with a number.
+  const isPlain = tail[at - 1] !== '"';
+  const checkpoint = !isPlain && tail.includes(checkpointMark) ? parseCheckpoint(line) : null;
   if (checkpoint === undefined) return null;
   const id = start.slice(head.length);
-  const requests = checkpoint === null ? requestsIn(line) : 0;
+  const requests = checkpoint !== null ? 0 : isPlain ? 1 : requestsIn(line);
+  const hash = seal.slice(sealHead.length, -sealEnd.length);
   return { id, sequence: Number(digits), hash, text: line.subarray(0, end), checkpoint, requests };
 }
 

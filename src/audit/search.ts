@@ -20,6 +20,19 @@ export interface Search {
   readonly requestId?: string | undefined;
 }
 
+/** What stands in a line as it is. */
+const unescaped = /^[\w.:-]+$/;
+
+/**
+ * A test of the bytes of a line: where it fails, the line is not what is looked for. To read each line as JSON takes ten times as long, and
+ * few lines have an id.
+ */
+export function mayMatch({ merchant, keyId, fingerprint, code, requestId }: Search): (line: Buffer) => boolean {
+  const texts = [requestId, keyId, fingerprint, merchant, code].filter((text) => text !== undefined);
+  const needles = texts.filter((text) => unescaped.test(text)).map((text) => Buffer.from(text));
+  return (line) => needles.every((needle) => line.includes(needle));
+}
+
 /** Says whether the line of a request is what is looked for. */
 export function matches(entry: AccessEntry, search: Search): boolean {
   const { merchant, keyId, fingerprint, code, address, path, since, until, requestId } = search;

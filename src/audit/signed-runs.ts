@@ -92,13 +92,12 @@ class SignedRun {
     if (tree === null) return null;
     this.#tree = null; // behind a line that is missing, changed or too many, nothing can be compared
     if (sequence !== tree.size + 1) return null;
-    const leaf = Buffer.from(hash, 'hex');
-    if (this.found?.size === sequence && !this.found.hash.equals(leaf))
+    if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)
       return {
         kind: 'edited',
         message: `line ${sequence} of its run is not the one that the next process found, as that has signed at ${timeOf(this.found.by)}`,
       };
-    tree.append(leaf);
+    tree.append(hash);
     const checkpoint = this.checkpoints.get(sequence);
     if (checkpoint !== undefined && !checkpoint.root.equals(tree.root())) {
       const range = rangeText({ from: (this.proved?.size ?? 0) + 1, to: sequence });

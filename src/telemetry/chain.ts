@@ -23,7 +23,7 @@ export function logSecretOf(bytes: Buffer): KeyObject {
  * the line before it and the line's own bytes without the last 76. In lower-case hex.
  */
 export function chainHash(secret: LogSecret | typeof treeAlgorithm, previous: string, text: string | Buffer): string {
-  if (secret === treeAlgorithm) return leafHash(previous, text).toString('hex');
+  if (secret === treeAlgorithm) return leafHash(previous, text);
   const digest = secret === null ? createHash('sha256') : createHmac('sha256', secret);
   return digest.update(previous).update(text).digest('hex');
 }
@@ -96,7 +96,7 @@ export class Chain {
   seal(line: string): Buffer {
     this.#sequence += 1;
     this.#previous = this.#hash.of(this.#previous, line, `,"sequence":${decimal(this.#sequence, 0)}`);
-    this.tree?.append(Buffer.from(this.#previous, 'hex'));
+    this.tree?.append(this.#previous);
     return this.#hash.withEnd(`,"hash":"${this.#previous}"}}`);
   }
 

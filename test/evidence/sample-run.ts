@@ -19,16 +19,15 @@ export const sampleInstance = signerOf(sampleName, 'instance');
 export const sampleRunSigner = signerOf(runKeyName(sampleName, sampleRun), 'run');
 
 /** The first lines of the example, and the tree over them. */
-export function sampleLines(count: number): { lines: string[]; leaves: Buffer[]; tree: MerkleTree } {
-  const [lines, leaves, tree] = [[] as string[], [] as Buffer[], new MerkleTree()];
+export function sampleLines(count: number): { lines: string[]; leaves: string[]; tree: MerkleTree } {
+  const [lines, leaves, tree] = [[] as string[], [] as string[], new MerkleTree()];
   let previous = '0'.repeat(64);
   for (let n = 1; n <= count; n += 1) {
     const text = `{"service":{"ephemeral_id":"${sampleRun}"},"event":{"id":"${n}","sequence":${n}`;
-    const leaf = leafHash(previous, text);
-    previous = leaf.toString('hex');
-    tree.append(leaf);
+    previous = leafHash(previous, text);
+    tree.append(previous);
     lines.push(`${text},"hash":"${previous}"}}`);
-    leaves.push(leaf);
+    leaves.push(previous);
   }
   return { lines, leaves, tree };
 }

@@ -2,7 +2,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { addressOf, findEntry, leftOutText } from '../../audit/access-entry.js';
 import type { AccessEntry } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
-import { matches } from '../../audit/search.js';
+import { matches, mayMatch } from '../../audit/search.js';
 import { printable } from '../admin/printable.js';
 import { terminalWidth, widthOf } from '../admin/table.js';
 import type { CommandIo } from '../command-io.js';
@@ -34,8 +34,10 @@ export function searchCommand(io: CommandIo): Command {
 
 async function search(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {
   let [found, leftOut] = [0, 0];
+  const mayBeIt = mayMatch(options);
   for await (const lines of readLogLines(files)) {
     for (const { bytes } of lines) {
+      if (bytes === null || !mayBeIt(bytes)) continue;
       const read = findEntry(bytes);
       if (read === null || !matches(read.entry, options)) continue;
       if (!read.isSealed) {
