@@ -1,10 +1,11 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import type { Test } from 'tap';
 import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
 import type { StoredRecords } from '../../src/adapters/memory/memory-records.js';
 import { Verifier } from '../../src/audit/verifier.js';
 import { readLogLines } from '../../src/audit/log-lines.js';
+import { run } from '../../src/cli/run.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
 import type { KeyStore, TorExits } from '../../src/gateway/ports.js';
@@ -274,6 +275,26 @@ t.test('each way to end a request leaves exactly one line, with its code and wha
     [true, true],
   );
   t.equal(scenes.live.gateway.internalErrors.length, 1);
+
+  // `explain --line` says of each the same, with the records and the list of Tor exits that the gateway had.
+  writeFileSync(`${directory}/records.json`, JSON.stringify(records()));
+  writeFileSync(`${directory}/exits.txt`, `${exit}\n`);
+  for (const [environment, { lines }] of [
+    ['live', logs[0]],
+    ['test', logs[1]],
+  ] as const) {
+    const config = `${directory}/${environment}.yaml`;
+    const keyStore = { kind: 'memory', memory: { recordsFile: `${directory}/records.json` } };
+    const torExits = { sources: ['exits.txt'], allowReserved: true, snapshotFile: 'exits.json' };
+    writeFileSync(config, JSON.stringify({ environment, trustedProxies: ['127.0.0.1'], keyStore, torExits }));
+    for (const line of lines) {
+      writeFileSync(`${directory}/line`, JSON.stringify(line));
+      let out = '';
+      const io = { out: (text: string) => (out += text), err: (text: string) => (out += text) };
+      await run(['explain', '--config', config, '--line', `${directory}/line`, '--json'], io);
+      t.match(out, new RegExp(`"verdict": \\{\\s+"code": "${line.event.code}"`), `${line.event.code} is explained`);
+    }
+  }
 });
 
 t.test('a line says whose key was exposed, and the caller learns nothing of it', async (t) => {

@@ -19,7 +19,9 @@ const unnamedHost = 'unnamed.invalid';
 
 /** A request that is described, without its key. */
 export function describedRequest(description: Description, entry: AccessEntry | null): DescribedRequest {
-  const { method = entry?.http.request.method ?? 'GET', path = entry?.url?.path, plain, at } = description;
+  const { method = entry?.http.request.method ?? 'GET', plain, at } = description;
+  // What the HTTP parser refused has no path in its line.
+  const path = description.path ?? entry?.url?.path ?? (entry === null ? undefined : '/');
   if (path === undefined) throw new WrongUsage('name the path: --path');
   const remote = description.address ?? addressIn(entry);
   const headers = [...(description.header ?? [])];

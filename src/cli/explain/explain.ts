@@ -78,7 +78,7 @@ async function explain(options: Options, io: CommandIo, input: Readable): Promis
     request,
     record,
     explanation,
-    logged: entry?.event.code ?? null,
+    logged: entry === null ? null : { code: entry.event.code, reason: entry.event.reason ?? null },
   });
   io.out(
     options.json === true

@@ -15,9 +15,12 @@ export interface Explained {
   /** Null where the request has no key that could be looked up. */
   readonly record: StoredRecord | null;
   readonly explanation: Explanation;
-  /** What the line of the log says was decided; null where no line was given. */
-  readonly logged: string | null;
+  /** What the line of the log says was decided, and why; null where no line was given. */
+  readonly logged: { readonly code: string; readonly reason: string | null } | null;
 }
+
+/** Of the failures that no rule decides, those that follow from the path, the method and the configuration. */
+const explicable: ReadonlySet<string> = new Set(['not_found', 'method_not_allowed', 'invalid_path']);
 
 /** An explanation as data, for `--json` and for the text. */
 export function explanationView({ environment, request, record, explanation, logged }: Explained) {
@@ -27,10 +30,16 @@ export function explanationView({ environment, request, record, explanation, log
     ...denials,
     ...Object.entries(gatewayErrors).map(([name, told]) => ({ code: name, ...told })),
   ];
-  const told = rows.find((row) => row.code === code);
+  // Of an outage, a brake, a service or a header that no line has, the line alone tells.
+  const isOfItsMoment =
+    logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
+  const byRules = { code, detail };
+  const verdict = isOfItsMoment ? { code: logged.code, detail: logged.reason } : byRules;
+  const told = rows.find((row) => row.code === verdict.code);
   return {
-    verdict: { code, status: told?.status ?? null, message: told?.message ?? null, detail },
-    logged: logged === null ? null : { code: logged, same: logged === code },
+    verdict: { ...verdict, status: told?.status ?? null, message: told?.message ?? null },
+    byRules: isOfItsMoment ? byRules : null,
+    logged: logged === null ? null : { code: logged.code, same: logged.code === verdict.code },
     request: { method, target, at: new Date(at).toISOString(), environment, remoteAddress: remote.text, tls, route },
     clientAddress: facts?.clientAddress.text ?? null,
     embeddedAddress: facts === null ? null : embeddedIn(facts.clientAddress),
@@ -98,7 +107,7 @@ function sawRecord({ sawCredential }: RuleOutcome, record: StoredRecord | null):
 /** An explanation as lines. */
 export function explanationLines(view: ReturnType<typeof explanationView>): string[] {
   const { verdict, logged, request, hops, clientAddress, embeddedAddress, key, torListDigest, rules } = view;
-  const { seals, generationProblem } = view;
+  const { seals, generationProblem, byRules } = view;
   const client = embeddedAddress === null ? 'the client' : `the client, which embeds ${embeddedAddress}`;
   const decisive = rules.findIndex(({ decides }) => decides);
   const { code, status, message, detail } = verdict;
@@ -136,7 +145,12 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
         )),
     '',
     `Verdict: ${code}${status === null ? '' : `, ${status} ${message ?? ''}`}${detail === null ? '' : ` (${detail})`}.`,
-    ...(logged === null ? [] : [loggedText(logged)]),
+    ...(byRules === null
+      ? []
+      : [
+          `So the line says; that was of its moment, or in a part of the request that no line has. By the rules: ${byRules.code}.`,
+        ]),
+    ...(logged === null || byRules !== null ? [] : [loggedText(logged)]),
   ];
 }
 
