@@ -186,7 +186,7 @@ t.test('the audit log document names the fields of the lines, all of them and no
   const folder = t.testdir({ 'ca.pem': client.cert });
   const file = `${folder}/access.log`;
   writeFileSync(file, 'a broken line');
-  const accessLog = openLog(file);
+  const accessLog = openLog(file, { origin: { version: '1.0.0', node: 'a:1', host: 'a' } });
   const logSecret = Buffer.from('a secret of this test');
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,

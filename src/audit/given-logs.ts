@@ -71,6 +71,9 @@ function workerOf(file: string): string | null {
   return workerLog.test(name) ? name : null;
 }
 
+/** The time of a line stands within so many bytes, behind the names of the service and of the machine. */
+const headBytes = 1_024;
+
 function timeOf({ text }: SealedLine): string {
-  return /^\{"service":\{[^}]*\},"@timestamp":"([^"]{1,40})"/.exec(text.toString('latin1', 0, 200))?.[1] ?? '';
+  return /^\{"service":\{.*?\},"@timestamp":"([^"]{1,40})"/.exec(text.toString('latin1', 0, headBytes))?.[1] ?? '';
 }

@@ -57,7 +57,7 @@ export interface Explanation {
 /** Says what the gateway would decide about a request, by the very steps that every request takes. */
 export async function explainRequest(described: DescribedRequest, sources: DecisionSources): Promise<Explanation> {
   const { method, target, remote, tls, at } = described;
-  const tlsFacts = tls ? { version: null, cipher: '' } : null;
+  const tlsFacts = tls ? { version: undefined, version_protocol: 'tls' as const, cipher: '' } : null;
   const connection = { remote, port: null, mayForward: true, place: null, tls: tlsFacts };
   const request = new RequestData(method, '1.1', target, described.headers.flat(), connection, at);
   const found = new Findings([]);

@@ -1,7 +1,7 @@
 import { createHash, createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto';
 import type { RunEnd } from '../evidence/checkpoint.js';
 import { leafHash, MerkleTree } from '../evidence/merkle-tree.js';
-import { decimal, serialise } from './serialise.js';
+import { decimal, quote, serialise } from './serialise.js';
 import { uniqueId } from './unique-id.js';
 
 /** What stands in for the hash before the first line of a chain. */
@@ -56,6 +56,27 @@ export function lineFoundBy(predecessor: Predecessor | null | undefined): RunEnd
   return { run: id, size: sequence, hash: Buffer.from(hash, 'hex') };
 }
 
+/** Which process writes a log. */
+export interface LogOrigin {
+  /** The product's version. */
+  readonly version: string;
+  /** Names the process among those of all machines. */
+  readonly node: string;
+  /** The machine's name, or the pod's. */
+  readonly host: string;
+}
+
+/** Of the Elastic Common Schema, whose field names are used. */
+const ecsVersion = '9.4.0';
+
+/** What each line of a chain begins with, in ASCII. */
+function lineHead(id: string, origin: LogOrigin | null): string {
+  const text = (value: string): string => quote(value).replace(/[^ -~]/g, '?');
+  const service = origin === null ? '' : `,"version":${text(origin.version)},"node":{"name":${text(origin.node)}}`;
+  const host = origin === null ? '' : `"host":{"name":${text(origin.host)}},`;
+  return `{"service":{"ephemeral_id":"${id}"${service}},${host}"ecs":{"version":"${ecsVersion}"},`;
+}
+
 /** What a checkpoint of a chain's beginning or end names besides. */
 interface Neighbours {
   /** Of a beginning: what the log ended with. Undefined where lines go to a stream, null where the file was empty. */
@@ -76,10 +97,10 @@ export class Chain {
   #sequence = 0;
 
   /** @param secret what the lines are hashed under; or the tree's algorithm, for which there is none */
-  constructor(secret: LogSecret | typeof treeAlgorithm, environment: string) {
+  constructor(secret: LogSecret | typeof treeAlgorithm, environment: string, origin: LogOrigin | null = null) {
     this.tree = secret === treeAlgorithm ? new MerkleTree() : null;
     this.#algorithm = typeof secret === 'string' ? secret : secret === null ? 'sha256' : 'hmac-sha256';
-    this.#hash = new LineHash(secret, `{"service":{"ephemeral_id":"${this.id}"},`);
+    this.#hash = new LineHash(secret, lineHead(this.id, origin));
     this.#environment = environment;
   }
 

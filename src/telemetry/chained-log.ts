@@ -1,11 +1,18 @@
-import { close, constants, fstat, fstatSync, mkdirSync, open, openSync, stat } from 'node:fs';
+import { close, fstat, fstatSync, mkdirSync, open, openSync, stat } from 'node:fs';
 import path from 'node:path';
-import type { Checkpoint } from '../evidence/checkpoint.js';
-import { Chain, lineFoundBy, type LogSecret, predecessorOf, treeAlgorithm } from './chain.js';
-import type { CheckpointFigures, CheckpointLog } from './checkpoint-log.js';
+import { Chain, lineFoundBy, type LogOrigin, type LogSecret, predecessorOf, treeAlgorithm } from './chain.js';
+import { type CheckpointFigures, type CheckpointLog, LineSigner } from './checkpoint-log.js';
 import type { LineSink } from './line-sink.js';
 import { LineWriter } from './line-writer/line-writer.js';
-import { FileGrowth, FreeSpace, NoLogFile, readFileEnd, type readFreeBytes, requireLogFile } from './log-file.js';
+import {
+  appending,
+  FileGrowth,
+  FreeSpace,
+  NoLogFile,
+  readFileEnd,
+  type readFreeBytes,
+  requireLogFile,
+} from './log-file.js';
 
 /** How a log is kept. */
 export interface ChainedLogOptions {
@@ -13,6 +20,8 @@ export interface ChainedLogOptions {
   readonly destination: string;
   readonly secret: LogSecret;
   readonly environment: string;
+  /** Stands in each line; left out: nothing does. */
+  readonly origin?: LogOrigin;
   /** Signs and keeps checkpoints of the lines, which are leaves of a tree then; null or left out: they form a chain alone. */
   readonly checkpoints?: CheckpointLog | null;
   /** The time, in milliseconds since 1970. */
@@ -37,9 +46,6 @@ export interface ChainedLogOptions {
   readonly renameMilliseconds?: number;
 }
 
-/** Without waiting for the reader of a FIFO, which may never come. */
-const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
-
 /** A log whose lines form a chain, with checkpoints, in a file that may be rotated, or on standard output. */
 export class ChainedLog implements LineSink {
   readonly #options: ChainedLogOptions;
@@ -48,6 +54,7 @@ export class ChainedLog implements LineSink {
   #chain: Chain;
   readonly #checkpoints: CheckpointLog | null;
   readonly #writer: LineWriter;
+  readonly #signer: LineSigner;
   readonly #timers: NodeJS.Timeout[];
   /** Null: nobody can say it of a stream. */
   readonly #space: FreeSpace | null;
@@ -57,8 +64,6 @@ export class ChainedLog implements LineSink {
   #lost = 0;
   /** Those lost before the present chain began. */
   #lostBefore = 0;
-  /** Whether lines are on their way to the disk of which a periodic checkpoint is to be signed. */
-  #isSigning = false;
   #foreignBytes = 0;
   #told: string | null = null;
   #reopening = false;
@@ -77,6 +82,7 @@ export class ChainedLog implements LineSink {
     this.#descriptor = this.#file === null ? 1 : openSync(this.#file, appending, 0o640);
     this.#growth = new FileGrowth(this.#file === null ? 0 : fstatSync(this.#descriptor).size);
     this.#writer = new LineWriter(this.#descriptor, this.#file !== null);
+    this.#signer = new LineSigner(checkpoints, this.#writer, options.now);
     this.#chain = this.#newChain();
     const { reserveBytes = 0, onReserve = () => undefined } = options;
     this.#space =
@@ -86,7 +92,7 @@ export class ChainedLog implements LineSink {
     const predecessor = end?.predecessor;
     const neighbours = predecessor === undefined ? {} : { predecessor };
     this.#writer.append(this.#chain.checkpoint('start', options.now(), 0, neighbours));
-    this.#sign('start', { previous: lineFoundBy(predecessor) });
+    this.#signer.sign(this.#chain, 'start', { previous: lineFoundBy(predecessor) });
     this.#timers = [
       setInterval(() => {
         this.#checkpoint('interval');
@@ -95,7 +101,7 @@ export class ChainedLog implements LineSink {
         ? []
         : [
             setInterval(() => {
-              this.#signPeriodically();
+              this.#signer.signPeriodically(this.#chain);
             }, checkpoints.everyMilliseconds).unref(),
           ]),
       setInterval(() => {
@@ -157,7 +163,7 @@ export class ChainedLog implements LineSink {
     for (const timer of this.#timers) clearInterval(timer);
     this.#beforeEnd();
     this.#checkpoint('end');
-    this.#sign('end');
+    this.#signer.sign(this.#chain, 'end');
     this.#replaceIfGone();
     return (this.#closing = this.#close(timeoutMilliseconds));
   }
@@ -169,29 +175,8 @@ export class ChainedLog implements LineSink {
   }
 
   #newChain(): Chain {
-    const { secret, environment } = this.#options;
-    return new Chain(this.#checkpoints === null ? secret : treeAlgorithm, environment);
-  }
-
-  /** Has a checkpoint of all lines signed, as soon as they are on the disk: a crash would else look as if they were cut off. */
-  #sign(
-    occasion: Checkpoint['occasion'],
-    more: Pick<Checkpoint, 'previous' | 'next'> = {},
-    onSigned?: () => void,
-  ): void {
-    const { id: run, tree } = this.#chain;
-    if (this.#checkpoints === null || tree === null) return;
-    const checkpoint = { run, size: tree.size, root: tree.root(), occasion, at: this.#options.now(), ...more };
-    this.#writer.sync((isSynced) => {
-      if (isSynced) this.#checkpoints?.add(checkpoint);
-      onSigned?.();
-    });
-  }
-
-  #signPeriodically(): void {
-    if (this.#isSigning) return;
-    this.#isSigning = true;
-    this.#sign('periodic', {}, () => (this.#isSigning = false));
+    const { secret, environment, origin = null } = this.#options;
+    return new Chain(this.#checkpoints === null ? secret : treeAlgorithm, environment, origin);
   }
 
   /** The last look, at the end of the process: the lines of a removed file go into a new one. */
@@ -258,14 +243,14 @@ export class ChainedLog implements LineSink {
     const next = this.#checkpoints === null ? former : this.#newChain();
     const isOther = next !== former;
     this.#checkpoint('file-end', isOther ? { next: next.id } : {});
-    this.#sign('end', { next: next.id });
+    this.#signer.sign(former, 'end', { next: next.id });
     this.#descriptor = descriptor;
     this.#growth = new FileGrowth(size);
     if (isFormerGone) this.#lost += this.#writer.replaceGone(descriptor);
     else this.#writer.switchTo(descriptor);
     if (isOther) [this.#chain, this.#lostBefore] = [next, this.#lost];
     this.#checkpoint('file-start', isOther ? { predecessor: predecessorOf(former.end) } : {});
-    this.#sign('start', { previous: former.end });
+    this.#signer.sign(this.#chain, 'start', { previous: former.end });
     this.#options.onReopened?.();
   }
 

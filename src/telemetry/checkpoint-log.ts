@@ -3,6 +3,8 @@ import { mkdir, open } from 'node:fs/promises';
 import path from 'node:path';
 import { type Checkpoint, runKeyName, signCheckpoint } from '../evidence/checkpoint.js';
 import { NoteSigner } from '../evidence/signed-note.js';
+import type { Chain } from './chain.js';
+import type { LineWriter } from './line-writer/line-writer.js';
 import { NoLogFile } from './log-file.js';
 
 /** How checkpoints are signed, and where they are kept. */
@@ -142,6 +144,41 @@ export class CheckpointLog {
     } finally {
       await handle.close();
     }
+  }
+}
+
+/** Has the lines of a log signed. */
+export class LineSigner {
+  readonly #checkpoints: CheckpointLog | null;
+  readonly #writer: Pick<LineWriter, 'sync'>;
+  readonly #now: () => number;
+  /** Whether lines are on their way to the disk of which a periodic checkpoint is to be signed. */
+  #isSigning = false;
+
+  /** @param checkpoints null: nothing is signed */
+  constructor(checkpoints: CheckpointLog | null, writer: Pick<LineWriter, 'sync'>, now: () => number) {
+    [this.#checkpoints, this.#writer, this.#now] = [checkpoints, writer, now];
+  }
+
+  /** Signs all lines of a chain as soon as they are on the disk: a crash would else look as if they were cut off. */
+  sign(
+    { id: run, tree }: Pick<Chain, 'id' | 'tree'>,
+    occasion: Checkpoint['occasion'],
+    more: Pick<Checkpoint, 'previous' | 'next'> = {},
+    onSigned?: () => void,
+  ): void {
+    if (this.#checkpoints === null || tree === null) return;
+    const checkpoint = { run, size: tree.size, root: tree.root(), occasion, at: this.#now(), ...more };
+    this.#writer.sync((isSynced) => {
+      if (isSynced) this.#checkpoints?.add(checkpoint);
+      onSigned?.();
+    });
+  }
+
+  signPeriodically(chain: Pick<Chain, 'id' | 'tree'>): void {
+    if (this.#isSigning) return;
+    this.#isSigning = true;
+    this.sign(chain, 'periodic', {}, () => (this.#isSigning = false));
   }
 }
 

@@ -2,6 +2,9 @@ import { closeSync, constants, fstatSync, openSync, readSync, statfs, type Stats
 import path from 'node:path';
 import type { Predecessor } from './chain.js';
 
+/** How a log is opened: without waiting for the reader of a FIFO, which may never come. */
+export const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
+
 /** Tells whether a file grows by more than one process appends to it. */
 export class FileGrowth {
   /** What was in the file before anything of this process was. */
@@ -94,7 +97,7 @@ const tailBytes = 256 * 1024;
 const lineEnd = 0x0a;
 
 const sealedLine =
-  /^\{"service":\{"ephemeral_id":"([0-9A-Z]{26})"\},.*,"sequence":(\d{1,15}),"hash":"([0-9a-f]{64})"\}\}$/;
+  /^\{"service":\{"ephemeral_id":"([0-9A-Z]{26})"[,}].*,"sequence":(\d{1,15}),"hash":"([0-9a-f]{64})"\}\}$/;
 
 /** How a file ends to which lines are to be appended. */
 interface FileEnd {

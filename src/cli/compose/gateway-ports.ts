@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import { GeoIpDatabases } from '../../adapters/geoip/geoip-databases.js';
 import { MemoryRecords } from '../../adapters/memory/memory-records.js';
 import { readRecordsFile } from '../../adapters/memory/records-file.js';
@@ -14,6 +15,7 @@ import { ChainedLog, type ChainedLogOptions } from '../../telemetry/chained-log.
 import type { LineSink } from '../../telemetry/line-sink.js';
 import { NoLogFile, requireLogFile } from '../../telemetry/log-file.js';
 import type { Logger } from '../../telemetry/logger.js';
+import { version } from '../version.js';
 import { openCheckpoints } from './checkpoints.js';
 import { openIdentity } from './identity.js';
 import { readPepper } from './key-secrets.js';
@@ -110,6 +112,7 @@ function openAccessLog(
     if (destination !== 'stdout') requireLogFile(destination);
     const opened = new ChainedLog({
       ...proof,
+      origin: { version, node: `${hostname()}:${process.pid}`, host: hostname() },
       destination,
       environment,
       now: () => systemClock.now(),

@@ -42,7 +42,7 @@ export function accessLine(exchange: Exchange, owner: KeyOwner, environment: str
     (match === null ? '' : `,"route":${quote(match.route.path)}`) +
     `${forwarded ? upstreamOf(exchange) : ''}}` +
     `,"user_agent":{"original":${quote(shown(data.headers.userAgent[0] ?? ''))}}` +
-    `,"event":{${eventOf(outcome)}` +
+    `,"event":{${eventOf(outcome, forwarded)}` +
     (detail === null ? '' : `,"reason":${quote(shown(detail))}`) +
     `,"duration":${decimal(exchange.duration * 1_000_000, 0)}}}`
   );
@@ -79,12 +79,15 @@ function keyOf(credential: Credential | null, keyFingerprint: string | null): st
   return `"key":{${id}${id === '' || fingerprint === '' ? '' : ','}${fingerprint}},`;
 }
 
-/** The members of `event` that every line of requests has, without braces. */
-export function eventOf(code: string): string {
+/**
+ * The members of `event` that every line of requests has, without braces.
+ * @param isAllowed whether the request went to its service, whatever became of it there
+ */
+export function eventOf(code: string, isAllowed = false): string {
   const accepted = code === 'accepted';
   return (
-    `"id":"${uniqueId()}","dataset":"gateway.access","kind":"event","category":["web","authentication"]` +
-    `,"type":["access","${accepted ? 'allowed' : 'denied'}"],"action":"api-request"` +
+    `"id":"${uniqueId()}","dataset":"gateway.access","kind":"event","category":["api"]` +
+    `,"type":["access","${accepted || isAllowed ? 'allowed' : 'denied'}"],"action":"api-request"` +
     `,"outcome":"${accepted ? 'success' : 'failure'}","code":"${code}"`
   );
 }

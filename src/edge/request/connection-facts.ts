@@ -40,7 +40,8 @@ export interface ConnectionFacts {
 
 /** What the handshake of a connection led to, in ECS field names. */
 interface TlsFacts {
-  readonly version: string | null;
+  readonly version: string | undefined;
+  readonly version_protocol: 'tls';
   readonly cipher: string;
   /** The client's own certificate, verified; undefined where it showed none. */
   readonly client?: { readonly subject: string; readonly hash: { readonly sha256: string } } | undefined;
@@ -70,7 +71,9 @@ function tlsFactsOf(socket: TLSSocket): TlsFacts {
     subject: cut(cutAtKey(certificate.subject.replaceAll('\n', ', '))),
     hash: { sha256: certificate.fingerprint256.replaceAll(':', '') },
   };
-  return { version: socket.getProtocol(), cipher: socket.getCipher().name, client };
+  // ECS has the number alone, of `TLSv1.3`.
+  const version = socket.getProtocol()?.replace('TLSv', '');
+  return { version, version_protocol: 'tls', cipher: socket.getCipher().name, client };
 }
 
 /** The facts of a connection. */
