@@ -185,12 +185,12 @@ export class SignedRuns {
       const { size, by } = signed.required;
       const newest = newestOf.get(run) ?? null;
       if (signed.newest.at < this.#since || (newest !== null && newest.sequence >= size)) return [];
-      const range = rangeText({ from: (newest?.sequence ?? 0) + 1, to: size });
+      const from = (newest?.sequence ?? 0) + 1;
       return [
         {
           ...(newest?.place ?? by.place),
           kind: newest === null ? 'missing' : 'truncated',
-          message: `${range} of the run ${run} ${size === 1 ? 'is' : 'are'} not there, and signed at ${timeOf(by)}`,
+          message: `${rangeText({ from, to: size })} of the run ${run} ${from === size ? 'is' : 'are'} not there, and signed at ${timeOf(by)}`,
         },
       ];
     });
