@@ -7,6 +7,7 @@ import { loadConfig } from '../config/load.js';
 import { mebibyte, type MemoryPlan, planMemory } from '../config/memory-plan.js';
 import { OperatorError } from '../config/operator-error.js';
 import { redactConfig } from '../config/redact.js';
+import { cutKeysIn } from '../telemetry/mask-keys.js';
 import type { Config } from '../config/schema.js';
 import type { CommandIo } from './command-io.js';
 
@@ -61,7 +62,7 @@ function check(
   const config = loadConfig({ file, env });
   const ofCommand = command === undefined ? [] : startProblems(command, config);
   if (ofCommand.length > 0) throw new ConfigError(ofCommand, file ?? null);
-  const shown = redactConfig(config);
+  const shown = cutKeysIn(redactConfig(config));
   const memoryPlan = command === undefined || command === 'gateway' ? planMemory(config) : null;
   if (json === true)
     out(`${JSON.stringify(memoryPlan === null ? shown : { ...(shown as object), memoryPlan }, null, 2)}\n`);

@@ -1,5 +1,5 @@
 import pino, { type DestinationStream, type Level, type Logger } from 'pino';
-import { maskKeysInJson } from './mask-keys.js';
+import { cutKeysIn } from './mask-keys.js';
 
 export type { Logger };
 
@@ -29,7 +29,7 @@ export function createLogger(
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: (error: unknown) => errorView(error, mostCauses) },
       hooks: {
-        streamWrite: maskKeysInJson,
+        streamWrite: withoutKeys,
         logMethod(args, method, severity) {
           const message = args.find((arg: unknown) => typeof arg === 'string') ?? '';
           if (severity === pino.levels.values.fatal || lines.admit(message, performance.now())) {
@@ -48,6 +48,11 @@ export function createLogger(
     destination,
   );
   return logger;
+}
+
+/** A line of the log without API keys, however they are written. Few lines are written, so each is read again. */
+function withoutKeys(line: string): string {
+  return `${JSON.stringify(cutKeysIn(JSON.parse(line)))}\n`;
 }
 
 /** Standard error, which may be a pipe that nobody reads or a file on a full disk: that must neither hold the process up nor end it. */

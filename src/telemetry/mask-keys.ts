@@ -1,7 +1,5 @@
 /** A key, and whatever stands behind it up to the next word: one that was made elsewhere may have any of these characters. */
 const keyForm = /svc_(?:live|test)_\s*[^\s"']*/gi;
-/** The same in JSON, where a backslash belongs to the character behind it. */
-const keyInJsonForm = /svc_(?:live|test)_[^\s"'\\]*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
 /** Without any of these there is no key, written plainly or encoded; most texts are so. */
 const maybeKey = /svc_|%/i;
@@ -59,9 +57,12 @@ export function cutAtKey(text: string): string {
   return `${decoded.slice(0, plain.index)}${holdsKey(plain[0]) ? plain[0] : ''}…`;
 }
 
-/** A line of JSON in which no key is left that is written as such; it stays a line of JSON. */
-export function maskKeysInJson(line: string): string {
-  return line.replace(keyInJsonForm, withoutSecret);
+/** A value of JSON in which each text, and each name, ends where an API key begins in it. */
+export function cutKeysIn(value: unknown): unknown {
+  if (typeof value === 'string') return cutAtKey(value);
+  if (Array.isArray(value)) return value.map(cutKeysIn);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [cutAtKey(name), cutKeysIn(part)]));
 }
 
 function withoutSecret(key: string): string {

@@ -15,29 +15,7 @@ import {
 } from '../edge/harness.js';
 import { makeCertificate } from '../edge/certificates.js';
 import { until } from '../telemetry/open-log.js';
-
-const secret = 'Nw5RigG5NVB9klCpPCcKcdJvPQgIsFyJeuMKA6w4TCK0hoHEe';
-const key = `svc_live_${secret}`;
-
-/** Everything that a caller may do to a key before it puts it somewhere. */
-const disguises: Readonly<Record<string, (key: string) => string>> = {
-  'as it is': (text) => text,
-  'in upper case': (text) => text.replace('svc_live_', 'SVC_LIVE_'),
-  'percent-encoded': (text) => text.replaceAll('_', '%5F').replaceAll('N', '%4e'),
-  'percent-encoded three times': (text) => text.replaceAll('_', '%25255F'),
-  'in base64': (text) => Buffer.from(text).toString('base64'),
-  'in base64 behind one byte': (text) => Buffer.from(`:${text}`).toString('base64'),
-  'in base64url behind two bytes': (text) => Buffer.from(`x:${text}`).toString('base64url'),
-  'in hexadecimal': (text) => Buffer.from(text).toString('hex'),
-  'as HTML writes it': (text) => text.replaceAll('_', '&#95;'),
-  'as JSON writes it': (text) => text.replaceAll('_', String.raw`\u005f`),
-  'as JavaScript writes it': (text) => text.replaceAll('_', String.raw`\x5f`),
-  'as old scripts write it': (text) => text.replaceAll('_', '%u005f'),
-  'split by a blank': (text) => `${text.slice(0, 15)} ${text.slice(15)}`,
-  'split by a tab': (text) => `${text.slice(0, 15)}\t${text.slice(15)}`,
-  'split by a quote': (text) => `${text.slice(0, 15)}"${text.slice(15, 25)}'${text.slice(25)}`,
-  'split in its prefix': (text) => `${text.slice(0, 6)} "${text.slice(6)}`,
-};
+import { disguises, key, piecesOf, secret } from './disguised-keys.js';
 
 /** Everywhere that the log shows what a caller wrote. */
 const places: Readonly<Record<string, (text: string) => Parameters<typeof ask>[1]>> = {
@@ -48,14 +26,6 @@ const places: Readonly<Record<string, (text: string) => Parameters<typeof ask>[1
   origin: (text) => ({ headers: [['origin', `https://${text}.example`]] }),
   referer: (text) => ({ headers: [['referer', `https://shop.example@${text}/${text}`]] }),
 };
-
-/** Pieces of the secret, as it is and as a disguise changes it, that would give it away. */
-function piecesOf(disguise: (key: string) => string): string[] {
-  const [plain, changed] = [secret, disguise(key).slice(disguise('svc_live_').length + 4)];
-  return [plain, changed].flatMap((text) =>
-    Array.from({ length: Math.max(0, text.length - 5) }, (_, at) => text.slice(at, at + 6).toLowerCase()),
-  );
-}
 
 t.test('however a key is taken apart or encoded, no part of it is in a line', async (t) => {
   const gateway = await startTestGateway(t, {

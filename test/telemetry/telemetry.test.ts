@@ -264,7 +264,8 @@ t.test('an error is told without what it holds besides, and no key is', (t) => {
   const [line = ''] = written;
   t.notMatch(line, /the password|inthecause|inamessage|inafield|inthemessage/);
   t.match(JSON.parse(line), { level: 'warn', err: { type: 'Error', code: 'ECODE', cause: { type: 'Error' } } });
-  t.match(JSON.parse(line), { err: { message: 'said svc_live_…\n"and" more' }, problem: 'svc_test_…"' });
+  // What stands behind a key may be a part of it, which was split.
+  t.match(JSON.parse(line), { err: { message: /^said svc_live_…$/ }, problem: /^svc_test_…$/ });
   t.end();
 });
 
