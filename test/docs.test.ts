@@ -1,8 +1,6 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import tls from 'node:tls';
+import { readdirSync, readFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
-import { SignedLog } from './audit/signed-log.js';
 import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/edge/request/errors.js';
 import { reservedNames } from '../src/edge/request/reserved-headers.js';
@@ -10,9 +8,8 @@ import { denials } from '../src/policy/decision-table.js';
 import { failureCodeEntries } from '../src/services/failure-codes.js';
 import { registryFixture } from './registry/registry-fixture.js';
 import { servicesFixture } from './services/services-fixture.js';
-import { openLog } from './telemetry/open-log.js';
-import { makeCertificate } from './edge/certificates.js';
-import { ask, connect, exchangeBytes, liveKey, requestBytes, startTestGateway, startUpstream } from './edge/harness.js';
+import { everyKindOfLine } from './edge/every-kind-of-line.js';
+import { startTestGateway } from './edge/harness.js';
 
 const readme = readFileSync('README.md', 'utf8');
 
@@ -181,48 +178,9 @@ function fieldsOf(value: unknown, name = ''): string[] {
 }
 
 t.test('the audit log document names the fields of the lines, all of them and no other', async (t) => {
-  const upstream = await startUpstream(t);
-  const client = await makeCertificate();
-  const folder = t.testdir({ 'ca.pem': client.cert });
-  const file = `${folder}/access.log`;
-  writeFileSync(file, 'a broken line');
-  const accessLog = openLog(file, { origin: { version: '1.0.0', node: 'a:1', host: 'a' } });
-  const logSecret = Buffer.from('a secret of this test');
-  const gateway = await startTestGateway(t, {
-    upstreamUrl: upstream.url,
-    accessLog,
-    logSecret,
-    config: {
-      trustedProxies: ['127.0.0.1'],
-      throttle: { badKeys: 2 },
-      listen: { https: { clientCertificates: 'request', clientCaFile: `${folder}/ca.pem` } },
-    },
-    torExits: ['198.51.100.9'],
-    geoIp: {
-      whereabouts: () => ({ countryIsoCode: 'SE', asNumber: 64_500 }),
-      isTorExit: () => false,
-      close: () => undefined,
-    },
-  });
-  const headers = [
-    ['x-api-key', liveKey],
-    ['user-agent', 'test'],
-  ] as const;
-  await ask(gateway, { headers });
-  await ask(gateway, { headers, path: '/nowhere' });
-  await ask(gateway, { headers: [...headers, ['x-forwarded-for', '198.51.100.9']] });
-  await exchangeBytes(connect(gateway.https, gateway.ca), 'garbage\r\n\r\n');
-  for (let count = 0; count < 2; count += 1) await ask(gateway, { headers: [['x-forwarded-for', '198.51.100.8']] });
-  await exchangeBytes(tls.connect({ ...client, port: gateway.https, ca: gateway.ca }), requestBytes({}));
-  await gateway.drain();
-  const signed = new SignedLog(folder, 'signed.log');
-  const { log } = signed.open(0);
-  await signed.rotate(log, `${folder}/signed.log.1`);
-  await log.close(30_000);
-  const texts = [readFileSync(file, 'utf8').replace(/^.*\n/, ''), readFileSync(`${folder}/signed.log.1`, 'utf8')];
-  const lines = texts.join('').trimEnd().split('\n');
+  const lines = await everyKindOfLine(t);
   const written = new Set(
-    lines.flatMap((line) => fieldsOf(JSON.parse(line))).map((name) => name.replace(/(?<=predecessor|codes)\..*/, '')),
+    lines.flatMap((line) => fieldsOf(line)).map((name) => name.replace(/(?<=predecessor|codes)\..*/, '')),
   );
   const rows = tableOf(readFileSync('docs/audit-log.md', 'utf8'), 'field', 'what it is');
   const documented = new Set(rows.flatMap(([names = '']) => names.replaceAll('`', '').split(', ')));

@@ -51,6 +51,11 @@ export class ChainCheck {
     this.#report = report;
   }
 
+  /** Whether its lines are hashed under a secret that was given, so that whoever lacks it cannot have made them. */
+  get isUnderSecret(): boolean {
+    return this.proved > 0 && typeof this.#secrets[0] === 'object' && this.#secrets[0] !== null;
+  }
+
   /** Whether its lines are the leaves of a tree, so that they may be signed. */
   get isTree(): boolean {
     return this.#secrets[0] === treeAlgorithm;

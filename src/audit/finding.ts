@@ -38,6 +38,24 @@ export interface Finding extends Place {
   message: string;
 }
 
+/** Of each kind, so that many of one hide none of another. */
+const mostOfKind = 1_000;
+
+/** The findings of a log: all are counted, the first of each kind are kept. */
+export class Findings {
+  readonly kept: Finding[] = [];
+  readonly #ofKind = new Map<FindingKind, number>();
+  count = 0;
+
+  report(finding: Finding): void {
+    this.count += 1;
+    const kept = (this.#ofKind.get(finding.kind) ?? 0) + 1;
+    if (kept > mostOfKind) return;
+    this.#ofKind.set(finding.kind, kept);
+    this.kept.push(finding);
+  }
+}
+
 /** `line 5`, `the 3 lines 5 to 7`. */
 export function rangeText({ from, to }: { readonly from: number; readonly to: number }): string {
   return from === to ? `line ${from}` : `the ${to - from + 1} lines ${from} to ${to}`;

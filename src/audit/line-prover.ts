@@ -23,12 +23,20 @@ export function findLine({ bytes, file, number }: RawLine, id: string): FoundLin
   if (bytes?.includes(id) !== true) return null;
   const line = parseSealedLine(bytes);
   if (line === null) return null;
-  const { event, http } = JSON.parse(bytes.toString('utf8')) as {
-    readonly event?: { readonly id?: unknown };
-    readonly http?: { readonly request?: { readonly id?: unknown } };
-  };
-  const isIt = event?.id === id || http?.request?.id === id;
-  return isIt ? { run: line.id, sequence: line.sequence, file, number } : null;
+  return idsOf(bytes).includes(id) ? { run: line.id, sequence: line.sequence, file, number } : null;
+}
+
+/** The ids of a line; none of one that is damaged. */
+function idsOf(bytes: Buffer): unknown[] {
+  try {
+    const { event, http } = JSON.parse(bytes.toString('utf8')) as {
+      readonly event?: { readonly id?: unknown } | null;
+      readonly http?: { readonly request?: { readonly id?: unknown } | null } | null;
+    };
+    return [event?.id, http?.request?.id];
+  } catch {
+    return [];
+  }
 }
 
 /** Makes the proof of one line while the lines of its run pass by, in their order. */

@@ -1,6 +1,6 @@
-import { type ReadCheckpoint, readCheckpoint } from '../evidence/checkpoint.js';
+import { type Checkpoint, type ReadCheckpoint, readCheckpoint } from '../evidence/checkpoint.js';
 import { MerkleTree } from '../evidence/merkle-tree.js';
-import { InvalidNote, keyText, type NoteKey } from '../evidence/signed-note.js';
+import { InvalidNote, type NoteKey } from '../evidence/signed-note.js';
 import type { ChainCheck, RunProof } from './chain-check.js';
 import { type Finding, type Place, rangeText } from './finding.js';
 import type { RawLine } from './log-lines.js';
@@ -53,15 +53,21 @@ export function readGivenCheckpoint({ bytes, ...place }: RawLine, keys: readonly
 /** How a line differs from what was signed. */
 type Unlike = Pick<Finding, 'kind' | 'message'>;
 
+/** What is kept of a checkpoint: there are 8,640 a day of each process. */
+interface KeptCheckpoint extends Pick<GivenCheckpoint, 'size' | 'at' | 'place'> {
+  /** In hex: a small buffer would keep a part of Node's pool, which is a hundred times as large. */
+  readonly root: string;
+}
+
 /** What was signed of one run, compared with its lines. */
 class SignedRun {
   /** By the number of the last line that they cover. */
-  readonly checkpoints = new Map<number, GivenCheckpoint>();
+  readonly checkpoints = new Map<number, KeptCheckpoint>();
   newest: GivenCheckpoint;
   /** What the process behind it found as its last line, as that has signed. */
   found: { readonly size: number; readonly hash: Buffer; readonly by: GivenCheckpoint } | null = null;
   /** The newest one that the lines agree with. */
-  proved: GivenCheckpoint | null = null;
+  proved: KeptCheckpoint | null = null;
   #tree: MerkleTree | null = new MerkleTree();
 
   constructor(first: GivenCheckpoint) {
@@ -99,7 +105,7 @@ class SignedRun {
       };
     tree.append(hash);
     const checkpoint = this.checkpoints.get(sequence);
-    if (checkpoint !== undefined && !checkpoint.root.equals(tree.root())) {
+    if (checkpoint !== undefined && checkpoint.root !== tree.root().toString('hex')) {
       const range = rangeText({ from: (this.proved?.size ?? 0) + 1, to: sequence });
       return { kind: 'edited', message: `${range} of its run: not what was signed at ${timeOf(checkpoint)}` };
     }
@@ -170,10 +176,10 @@ export class SignedRuns {
    * Says what is wrong with the checkpoints, which runs nobody has signed, and what was signed and is not there.
    * @param areRequired whether all runs have to be there
    */
-  judge(chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'isTree'>[], areRequired: boolean): Finding[] {
-    const unsigned = chains.flatMap(({ id, newest, isTree }): Finding[] => {
-      if (!isTree || newest === null || this.#runs.has(id)) return [];
-      const message = `nothing is signed of the chain ${id}: anybody could have made it`;
+  judge(chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'isUnderSecret'>[], areRequired: boolean): Finding[] {
+    const unsigned = chains.flatMap(({ id, newest, isUnderSecret }): Finding[] => {
+      if (isUnderSecret || newest === null || this.#runs.has(id)) return [];
+      const message = `nothing is signed of the chain ${id}, and it is under no secret: anybody could have made it`;
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
     return [...this.#findings, ...unsigned, ...(areRequired ? this.#missing(chains) : [])];
@@ -197,17 +203,18 @@ export class SignedRuns {
   }
 
   #add(checkpoint: GivenCheckpoint): void {
-    const { run, size, root, place, occasion } = checkpoint;
+    const { run, size, root, at, place, occasion } = checkpoint;
     const signed = this.#runs.get(run) ?? new SignedRun(checkpoint);
     this.#runs.set(run, signed);
-    if (keyText(signed.newest.runKey) !== keyText(checkpoint.runKey)) {
+    if (!signed.newest.runKey.bytes.equals(checkpoint.runKey.bytes)) {
       this.#fork(place, `the run ${run} is signed with two keys of a run: two processes have written it`);
       return;
     }
+    const kept = { size, root: root.toString('hex'), at, place };
     const same = signed.checkpoints.get(size);
-    if (same?.root.equals(root) === false)
-      this.#fork(place, `${rangeText({ from: 1, to: size })} of the run ${run} were signed in two forms`);
-    if (same === undefined) signed.checkpoints.set(size, checkpoint);
+    if (same !== undefined && same.root !== kept.root)
+      this.#fork(place, `${rangeText({ from: 1, to: size })} of the run ${run}: two different forms are signed`);
+    if (same === undefined) signed.checkpoints.set(size, kept);
     const isNewer = size > signed.newest.size || (size === signed.newest.size && occasion !== 'periodic');
     if (isNewer) signed.newest = checkpoint;
     if (occasion === 'start') this.#starts.push(checkpoint);
@@ -218,6 +225,6 @@ export class SignedRuns {
   }
 }
 
-function timeOf({ at }: GivenCheckpoint): string {
+function timeOf({ at }: Pick<Checkpoint, 'at'>): string {
   return new Date(at).toISOString();
 }

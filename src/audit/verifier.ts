@@ -1,7 +1,7 @@
 import { OperatorError } from '../config/operator-error.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { ChainCheck, hintsOf, type Verdict } from './chain-check.js';
-import { type Finding, type Place, placeText, rangeText } from './finding.js';
+import { type Finding, Findings, type Place, placeText, rangeText } from './finding.js';
 import { type GivenLog, GivenLogs } from './given-logs.js';
 import type { RawLine } from './log-lines.js';
 import { type Checkpoint, mayBeginLine, parseSealedLine, type SealedLine } from './sealed-line.js';
@@ -19,8 +19,6 @@ export interface VerifierOptions {
   readonly signed?: SignedRuns | null;
 }
 
-/** Of each kind, so that many of one hide none of another. */
-const mostFindings = 1_000;
 const mostChains = 100_000;
 /** A chain whose newest checkpoint is so much older than that of another one runs no more. */
 const silentMilliseconds = 180_000;
@@ -29,10 +27,8 @@ const silentMilliseconds = 180_000;
 export class Verifier {
   readonly #options: VerifierOptions;
   readonly #chains = new Map<string, ChainCheck>();
-  readonly #findings: Finding[] = [];
-  readonly #kept = new Map<Finding['kind'], number>();
+  readonly #findings = new Findings();
   readonly #notes: string[] = [];
-  #findingCount = 0;
   readonly #logs = new GivenLogs();
   #lines = 0;
   #requests = 0;
@@ -79,7 +75,7 @@ export class Verifier {
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
     const isProved = chain.check(line, place);
     const unlike = this.#options.signed?.compare(line.id, line.sequence, line.hash) ?? null;
-    if (unlike !== null) this.#report({ ...place, ...unlike });
+    if (unlike !== null) this.#findings.report({ ...place, ...unlike });
     log.newest = chain.newest;
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
@@ -113,14 +109,14 @@ export class Verifier {
     this.#judgeSignatures(chains, areAll);
     const { signed = null } = this.#options;
     return {
-      intact: this.#findingCount === 0,
+      intact: this.#findings.count === 0,
       lines: this.#lines,
       requests: this.#requests,
       chains,
       proofs: signed && chains.map(({ id, lines }) => signed.proofOf(id, lines)),
-      findings: this.#findings,
-      findingCount: this.#findingCount,
-      notes: [...this.#notes, ...hintsOf(this.#findings, chains)],
+      findings: this.#findings.kept,
+      findingCount: this.#findings.count,
+      notes: [...this.#notes, ...hintsOf(this.#findings.kept, chains)],
     };
   }
 
@@ -129,7 +125,7 @@ export class Verifier {
     const { secrets } = this.#options;
     if (line.checkpoint?.algorithm === 'sha256' && secrets[0] !== null) {
       const message = 'a chain begins that was made without the secret, as anybody could make it';
-      this.#report({ ...place, kind: 'unkeyed', message });
+      this.#findings.report({ ...place, kind: 'unkeyed', message });
     }
     const reason = line.checkpoint?.reason;
     const begins = line.sequence === 1 && (reason === 'start' || reason === 'file-start');
@@ -138,10 +134,10 @@ export class Verifier {
     } else if (!begins && this.#options.partial) {
       this.#notes.push(`${placeText(place)}: a part of a log begins here: ${before(line)}`);
     } else if (!begins) {
-      this.#report({ ...place, kind: 'headless', message: `${before(line)} should stand before` });
+      this.#findings.report({ ...place, kind: 'headless', message: `${before(line)} should stand before` });
     }
     const chain = new ChainCheck(line, secrets, (finding) => {
-      this.#report(finding);
+      this.#findings.report(finding);
     });
     this.#chains.set(line.id, chain);
     this.#unproved.push(chain);
@@ -170,7 +166,7 @@ export class Verifier {
     const inFile = predecessor !== undefined;
     if (this.#inFile !== null && this.#inFile !== inFile) {
       const message = `a chain begins here that was written to ${inFile ? 'a file' : 'standard output'}, unlike the ones before`;
-      this.#report({ ...place, kind: 'foreign', message });
+      this.#findings.report({ ...place, kind: 'foreign', message });
     }
     this.#inFile ??= inFile;
     if (predecessor === undefined || predecessor === null) {
@@ -188,15 +184,15 @@ export class Verifier {
         return;
       }
       const message = `${rangeText({ from: 1, to: sequence })} of the chain ${id} should stand before`;
-      this.#report({ ...place, kind: 'missing', message });
+      this.#findings.report({ ...place, kind: 'missing', message });
     } else if (newest.sequence < sequence) {
       const message = `${rangeText({ from: newest.sequence + 1, to: sequence })} of the chain ${id} should stand before`;
-      this.#report({ ...place, kind: 'missing', message });
+      this.#findings.report({ ...place, kind: 'missing', message });
       chain.closed = true;
     } else if (newest.sequence === sequence) {
       if (newest.hash !== hash) {
         const message = `line ${sequence} of its chain is not what the next process found`;
-        this.#report({ ...newest.place, kind: 'edited', message });
+        this.#findings.report({ ...newest.place, kind: 'edited', message });
       }
       chain.closed = true;
     }
@@ -209,14 +205,14 @@ export class Verifier {
       return;
     }
     const message = 'a process that found an empty file begins here: what stands before was put there later';
-    this.#report({ ...place, kind: 'foreign', message });
+    this.#findings.report({ ...place, kind: 'foreign', message });
   }
 
   #judgeUnfinished(log: GivenLog, isGoingOn: boolean): void {
     if (log.unfinished.length === 0) return;
     for (const { finding, note } of log.unfinished) {
       if (isGoingOn) this.#notes.push(`${placeText(finding)}: ${note}`);
-      else this.#report(finding);
+      else this.#findings.report(finding);
     }
     log.unfinished = [];
   }
@@ -233,9 +229,13 @@ export class Verifier {
       return; // what is told of it as an unfinished line is all that is known
     } else if (fragment !== null) {
       const message = 'no line of a chain: it was put here, or damaged';
-      this.#report({ ...fragment.place, kind: 'foreign', message });
+      this.#findings.report({ ...fragment.place, kind: 'foreign', message });
     } else if (torn > 0 && next !== null && !this.#options.partial) {
-      this.#report({ ...next, kind: 'missing', message: `${torn} bytes of a broken line should stand before` });
+      this.#findings.report({
+        ...next,
+        kind: 'missing',
+        message: `${torn} bytes of a broken line should stand before`,
+      });
     }
   }
 
@@ -251,7 +251,7 @@ export class Verifier {
     // Without the secret anybody can make such a line: what is behind it would have to go on from its hash.
     if (areAll && chain.unchecked === chain.lines && chain !== this.#leading) {
       const message = `no line of the chain ${chain.id} goes on from here, and no process names it: nothing proves it`;
-      this.#report({ ...newest.place, kind: 'foreign', message });
+      this.#findings.report({ ...newest.place, kind: 'foreign', message });
       return;
     }
     const where = `${placeText(newest.place)}: the chain ${chain.id}`;
@@ -262,7 +262,7 @@ export class Verifier {
       this.#notes.push(`${where} has no end yet: whether lines behind it are gone cannot be told`);
     else {
       const message = `its chain ends here without a checkpoint of its end: lines behind it are cut off, or its process was killed or still runs`;
-      this.#report({ ...newest.place, kind: 'truncated', message });
+      this.#findings.report({ ...newest.place, kind: 'truncated', message });
     }
   }
 
@@ -275,18 +275,10 @@ export class Verifier {
     const { signed = null, partial } = this.#options;
     if (signed !== null) {
       this.#notes.push(...signed.notes);
-      for (const finding of signed.judge(chains, areAll && !partial)) this.#report(finding);
+      for (const finding of signed.judge(chains, areAll && !partial)) this.#findings.report(finding);
     } else if (chains.some(({ isTree }) => isTree)) {
       this.#notes.push('without signed checkpoints a chain shows accidents alone: give --checkpoints and --public-key');
     }
-  }
-
-  #report(finding: Finding): void {
-    this.#findingCount += 1;
-    const kept = (this.#kept.get(finding.kind) ?? 0) + 1;
-    if (kept > mostFindings) return;
-    this.#kept.set(finding.kind, kept);
-    this.#findings.push(finding);
   }
 }
 

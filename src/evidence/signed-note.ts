@@ -22,6 +22,8 @@ export interface NoteKey {
   /** The first four bytes of a hash of name and key. */
   readonly id: Buffer;
   readonly publicKey: KeyObject;
+  /** The 32 bytes of the public key. */
+  readonly bytes: Buffer;
 }
 
 /** A line of a note that has not been checked: whose it claims to be, and the bytes of the signature. */
@@ -85,13 +87,20 @@ export class NoteSigner {
 }
 
 /** A key as it is handed on, a C2SP vkey: its name, its id in hex, and its type and bytes in base64. */
-export function keyText({ name, id, publicKey }: NoteKey): string {
-  const bytes = Buffer.concat([Buffer.of(ed25519Type), rawKey(publicKey)]);
-  return `${name}+${id.toString('hex')}+${bytes.toString('base64')}`;
+export function keyText({ name, id, bytes }: NoteKey): string {
+  return `${name}+${id.toString('hex')}+${Buffer.concat([Buffer.of(ed25519Type), bytes]).toString('base64')}`;
 }
+
+/** The key that was read last: all checkpoints of a run have the same, and to read it takes longer than to verify with it. */
+let latest: { readonly text: string; readonly key: NoteKey } | null = null;
 
 /** @throws InvalidNote */
 export function parseKey(text: string): NoteKey {
+  if (latest?.text !== text) latest = { text, key: readKey(text) };
+  return latest.key;
+}
+
+function readKey(text: string): NoteKey {
   const [, name = '', id = '', encoded = ''] = keyForm.exec(text) ?? [];
   if (!noteName.test(name)) throw new InvalidNote('expected a key such as name+1a2b3c4d+AZl/xNyt…');
   const bytes = Buffer.from(encoded, 'base64');
@@ -131,14 +140,7 @@ export function isSignedBy({ text, signatures }: SignedNote, key: NoteKey): bool
 }
 
 function keyOf(name: string, publicKey: KeyObject): NoteKey {
-  const id = hash(
-    'sha256',
-    Buffer.concat([Buffer.from(`${name}\n`), Buffer.of(ed25519Type), rawKey(publicKey)]),
-    'buffer',
-  );
-  return { name, id: id.subarray(0, idBytes), publicKey };
-}
-
-function rawKey(publicKey: KeyObject): Buffer {
-  return publicKey.export({ format: 'der', type: 'spki' }).subarray(-keyBytes);
+  const bytes = publicKey.export({ format: 'der', type: 'spki' }).subarray(-keyBytes);
+  const named = Buffer.concat([Buffer.from(`${name}\n`), Buffer.of(ed25519Type), bytes]);
+  return { name, id: hash('sha256', named, 'buffer').subarray(0, idBytes), publicKey, bytes };
 }

@@ -48,7 +48,7 @@ t.test('each file of a rotated log has a run of its own, and may be verified or 
 
   t.same(kindsOf(signed.verify([oldest, newest])), ['checkpoints:4 missing'], 'a file between two was deleted');
   t.same(kindsOf(signed.verify([middle, newest])), ['checkpoints:2 missing'], 'the oldest was');
-  t.same(kindsOf(signed.verify([middle, newest], signed.notes, signed.keys, since)), [], 'as it may be');
+  t.same(kindsOf(signed.verify([middle, newest], { since })), [], 'as it may be');
   const mixed = signed.verify([newest, oldest, middle]);
   t.same([...kindsOf(mixed), ...mixed.notes], [], 'their order is nothing that could be forged');
 });
@@ -118,7 +118,7 @@ t.test('what a killed process left of a checkpoint spoils no other one', async (
   const lines = readFileSync(signed.checkpointFile, 'utf8').trimEnd().split('\n');
   t.equal(lines.length, 5);
   const whole = lines.toSpliced(2, 1).map((line) => (JSON.parse(line) as { note: string }).note);
-  t.same(kindsOf(signed.verify([signed.read()], whole)), []);
+  t.same(kindsOf(signed.verify([signed.read()], { notes: whole })), []);
 });
 
 /** Has calls of the file system fail for one file; in all modules, until the test is over. */

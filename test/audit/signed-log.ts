@@ -2,11 +2,20 @@ import { existsSync, readFileSync, renameSync } from 'node:fs';
 import { type PinnedKey, SignedRuns } from '../../src/audit/signed-runs.js';
 import type { Verdict } from '../../src/audit/chain-check.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
+import type { LogSecret } from '../../src/telemetry/chain.js';
 import type { ChainedLog } from '../../src/telemetry/chained-log.js';
 import { CheckpointLog } from '../../src/telemetry/checkpoint-log.js';
 import { openLog, until } from '../telemetry/open-log.js';
 import { requestLine } from './sample-log.js';
 import { verify } from './verify-log.js';
+
+/** What a log is verified with, where that is not its own. */
+interface Given {
+  readonly notes?: readonly string[];
+  readonly keys?: readonly PinnedKey[];
+  readonly since?: number;
+  readonly secrets?: readonly LogSecret[];
+}
 
 /** A log whose checkpoints are signed, with what signs them. */
 export class SignedLog {
@@ -56,13 +65,14 @@ export class SignedLog {
   }
 
   /** Verifies files of the log with its checkpoints, or with others. */
-  verify(files: readonly Buffer[], notes = this.notes, keys = this.keys, since = -Infinity): Verdict {
+  verify(files: readonly Buffer[], given: Given = {}): Verdict {
+    const { notes = this.notes, keys = this.keys, since = -Infinity, secrets = [] } = given;
     const signed = new SignedRuns(keys, since);
     notes.forEach((note, index) => {
       const bytes = Buffer.from(JSON.stringify({ note }));
       signed.take({ file: 'checkpoints', number: index + 1, bytes, ended: true });
     });
     signed.link();
-    return verify(files, { secrets: [], signed });
+    return verify(files, { secrets, signed });
   }
 }

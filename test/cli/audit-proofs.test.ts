@@ -115,6 +115,11 @@ t.test('what is missing for a proof is named', async (t) => {
   const without = ['--checkpoints', `${directory}/none`, '--public-key', keys];
   t.match((await audit('prove', '--id', id, ...without, signed.file)).err, 'No checkpoint covers line 8');
   t.match((await audit('prove', '--id', id, ...options, '-')).err, 'name its files, not standard input');
+  // Whoever can write the log may have put it there, with the id and in the form of a line.
+  const damaged = (lines[7] ?? '').replace('"gateway":{', '"gateway":{{');
+  writeFileSync(`${directory}/damaged`, `${damaged}\n`);
+  const none = await audit('prove', '--id', id, ...options, `${directory}/damaged`);
+  t.match(none, { status: 1, err: /No line of the log has the id/ });
   const twice = await audit('prove', '--id', id, ...options, signed.file, signed.file);
   t.match(twice.err, 'Several lines have this id');
   t.equal((await audit('verify', '--checkpoints', signed.checkpointFile, signed.file)).status, 2, 'without a key');

@@ -127,6 +127,12 @@ t.test(
     t.match(funded.stdout, /The wallet holds \d+ NGN/, 'and so does the line that funds the wallet');
     const key = /x-api-key: (svc_live_\w+)/.exec(list)?.[1] ?? '';
     t.match(key, /^svc_live_[0-9A-Za-z]{49}$/);
+    const audits = dev.welcome.split('\n').filter((line) => line.startsWith('npx merchant-gateway audit '));
+    const printed = audits.map((line) => {
+      const command = line.replace('npx merchant-gateway', `${process.execPath} dist/cli/main.js`);
+      return spawnSync('sh', ['-c', command], { encoding: 'utf8' });
+    });
+    t.match(printed, [{ status: 0 }, { status: 0, stdout: /^Intact: /m }], 'and those that verify the access log');
     const data = /data +(\S+)/.exec(dev.welcome)?.[1] ?? '';
     t.equal(await dev.end('SIGINT'), 0, 'Ctrl-C ends it cleanly');
     await t.rejects(readdir(data), 'and nothing is left behind');

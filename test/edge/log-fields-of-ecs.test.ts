@@ -1,12 +1,8 @@
-import { readFileSync, writeFileSync } from 'node:fs';
-import tls from 'node:tls';
+import { writeFileSync } from 'node:fs';
 import { EcsVersion } from '@elastic/ecs';
 import t from 'tap';
 import ts from 'typescript';
-import { SignedLog } from '../audit/signed-log.js';
-import { openLog } from '../telemetry/open-log.js';
-import { makeCertificate } from './certificates.js';
-import { ask, connect, exchangeBytes, liveKey, requestBytes, startTestGateway, startUpstream } from './harness.js';
+import { everyKindOfLine } from './every-kind-of-line.js';
 
 /** What ECS allows for `event.category` `api` and `process`. */
 const allowedTypes: Readonly<Record<string, readonly string[]>> = {
@@ -22,49 +18,8 @@ interface Line {
 }
 
 t.test('each field of a line is one of ECS, or below `gateway`, and has a value that ECS allows', async (t) => {
-  const upstream = await startUpstream(t);
-  const { respond } = upstream;
-  upstream.respond = (request, response, body) => {
-    if (request.url?.endsWith('/reset') === true) request.socket.destroy();
-    else respond(request, response, body);
-  };
-  const client = await makeCertificate();
-  const folder = t.testdir({ 'ca.pem': client.cert });
-  const file = `${folder}/access.log`;
-  const gateway = await startTestGateway(t, {
-    upstreamUrl: upstream.url,
-    accessLog: openLog(file, { origin: { version: '1.0.0', node: 'gw-1:7', host: 'gw-1' } }),
-    logSecret: Buffer.from('a secret of this test'),
-    config: {
-      trustedProxies: ['127.0.0.1'],
-      throttle: { badKeys: 2 },
-      listen: { https: { clientCertificates: 'request', clientCaFile: `${folder}/ca.pem` } },
-    },
-    torExits: ['198.51.100.9'],
-    geoIp: {
-      whereabouts: () => ({ countryIsoCode: 'SE', asNumber: 64_500 }),
-      isTorExit: () => false,
-      close: () => undefined,
-    },
-  });
-  const headers = [
-    ['x-api-key', liveKey],
-    ['user-agent', 'test'],
-  ] as const;
-  await ask(gateway, { headers });
-  await ask(gateway, { headers, path: '/v1/dev/customers/reset' });
-  await ask(gateway, { headers: [...headers, ['x-forwarded-for', '198.51.100.9']] });
-  await exchangeBytes(connect(gateway.https, gateway.ca), 'garbage\r\n\r\n');
-  for (let count = 0; count < 3; count += 1) await ask(gateway, { headers: [['x-forwarded-for', '198.51.100.8']] });
-  await exchangeBytes(tls.connect({ ...client, port: gateway.https, ca: gateway.ca }), requestBytes({}));
-  await gateway.drain();
-  const signed = new SignedLog(folder, 'signed.log');
-  const { log } = signed.open(0);
-  await signed.rotate(log, `${folder}/signed.log.1`);
-  await log.close(30_000);
-  const lines = [file, `${folder}/signed.log.1`, signed.file]
-    .flatMap((name) => readFileSync(name, 'utf8').trimEnd().split('\n'))
-    .map((line) => JSON.parse(line) as Line);
+  const lines = (await everyKindOfLine(t)) as Line[];
+  const folder = t.testdir({});
   t.ok(lines.length > 10);
 
   const typed = lines.map(

@@ -8,7 +8,9 @@ import { NoteSigner } from '../../src/evidence/signed-note.js';
 import { checkProof } from '../../src/audit/line-prover.js';
 import { SignedLog } from '../audit/signed-log.js';
 import { sampleInstance, sampleLines, sampleName } from '../evidence/sample-run.js';
+import { requestLine } from '../audit/sample-log.js';
 import { kindsOf, linesOf } from '../audit/verify-log.js';
+import { openLog, testSecret } from '../telemetry/open-log.js';
 
 const fileOf = (lines: readonly string[]): Buffer => Buffer.from(lines.map((line) => `${line}\n`).join(''));
 
@@ -124,11 +126,11 @@ t.test('checkpoints of somebody else, of another key or of another time do not c
   if (key === undefined) throw new Error('there is no key');
   const other = { ...key, key: NoteSigner.inMemory('gw.example/a').key };
   const refused = ['checkpoints:1 unsigned', 'checkpoints:2 unsigned', '1:5 unsigned'];
-  t.same(kindsOf(signed.verify(files, signed.notes, [other])), refused);
-  t.same(kindsOf(signed.verify(files, signed.notes, [{ ...key, to: Date.now() - 3_600_000 }])), refused);
-  t.same(kindsOf(signed.verify(files, signed.notes, [{ ...key, from: Date.now() + 3_600_000 }])), refused);
-  t.same(kindsOf(signed.verify(files, signed.notes, [other, key])), [], 'one of two keys is enough');
-  t.same(kindsOf(signed.verify(files, [...signed.notes, 'no note'])), ['checkpoints:3 unsigned']);
+  t.same(kindsOf(signed.verify(files, { keys: [other] })), refused);
+  t.same(kindsOf(signed.verify(files, { keys: [{ ...key, to: Date.now() - 3_600_000 }] })), refused);
+  t.same(kindsOf(signed.verify(files, { keys: [{ ...key, from: Date.now() + 3_600_000 }] })), refused);
+  t.same(kindsOf(signed.verify(files, { keys: [other, key] })), [], 'one of two keys is enough');
+  t.same(kindsOf(signed.verify(files, { notes: [...signed.notes, 'no note'] })), ['checkpoints:3 unsigned']);
 });
 
 t.test('a stolen instance key signs nothing for a run that was signed before', async (t) => {
@@ -141,9 +143,9 @@ t.test('a stolen instance key signs nothing for a run that was signed before', a
   const { run, name } = readCheckpoint(signed.notes[0] ?? '', [signed.instance.key]);
   const checkpoint: Checkpoint = { name, run, size: 8, root: tree.root(), occasion: 'end', at: Date.now() };
   const note = signCheckpoint(checkpoint, signed.instance, NoteSigner.inMemory(runKeyName(name, run)));
-  const kinds = kindsOf(signed.verify([fileOf(forged)], [...signed.notes, note]));
+  const kinds = kindsOf(signed.verify([fileOf(forged)], { notes: [...signed.notes, note] }));
   t.same(kinds, ['1:8 edited', 'checkpoints:3 forked']);
-  const withoutTrueEnd = signed.verify([fileOf(forged)], [signed.notes[0] ?? '', note]);
+  const withoutTrueEnd = signed.verify([fileOf(forged)], { notes: [signed.notes[0] ?? '', note] });
   t.same(kindsOf(withoutTrueEnd), ['checkpoints:2 forked'], 'also where the true end was removed');
 });
 
@@ -182,7 +184,9 @@ t.test('lines that were put behind the end of a run are found', async (t) => {
   await signed.run(1);
   const [start = '', , ...next] = signed.notes;
   const behind = fileOf(rehashed([...lines.slice(0, 4), lines[2] ?? '']));
-  const verdict = signed.verify([Buffer.concat([behind, signed.read().subarray(killed.length)])], [start, ...next]);
+  const verdict = signed.verify([Buffer.concat([behind, signed.read().subarray(killed.length)])], {
+    notes: [start, ...next],
+  });
   t.same(kindsOf(verdict)[0], '1:5 foreign');
   t.match(verdict.findings[0]?.message, 'the run ended with line 4');
 });
@@ -197,7 +201,7 @@ t.test('what a killed process had written is what the next one has signed', asyn
   const [start = '', , ...next] = signed.notes;
   const messages = (lines: readonly string[]): string =>
     signed
-      .verify([Buffer.concat([fileOf(lines), behind])], [start, ...next])
+      .verify([Buffer.concat([fileOf(lines), behind])], { notes: [start, ...next] })
       .findings.map(({ message }) => message)
       .join('\n');
   t.equal(messages(killed), '');
@@ -219,16 +223,33 @@ t.test('a line of one run is no line of another, whoever signs that', (t) => {
   t.end();
 });
 
+t.test('a chain that needs no secret does not pass beside signed ones, whatever algorithm it claims', async (t) => {
+  const directory = t.testdir();
+  const signed = new SignedLog(directory);
+  await signed.run(2);
+  const invented = openLog(`${directory}/invented.log`, { secret: null });
+  invented.write(requestLine());
+  await invented.close(30_000);
+  const files = [signed.read(), readFileSync(`${directory}/invented.log`)];
+  t.same(kindsOf(signed.verify(files)), ['2:3 unsigned']);
+  // One of before the first checkpoint, under the secret of that time, does.
+  const former = openLog(`${directory}/former.log`);
+  former.write(requestLine());
+  await former.close(30_000);
+  const verdict = signed.verify([readFileSync(`${directory}/former.log`), signed.read()], { secrets: [testSecret] });
+  t.same(kindsOf(verdict), []);
+});
+
 t.test('lines that nobody has signed are said to be so', async (t) => {
   const signed = new SignedLog(t.testdir());
   await signed.run(4);
   const [start = '', end = ''] = signed.notes;
   const killed = linesOf(signed.read()).slice(0, 5);
-  const verdict = signed.verify([fileOf(killed)], [start]);
+  const verdict = signed.verify([fileOf(killed)], { notes: [start] });
   t.same(kindsOf(verdict), ['1:5 truncated'], 'it has no end');
   t.match(verdict.proofs, [{ signedTo: 1, unsigned: 4 }]);
-  t.same(kindsOf(signed.verify([signed.read()], [])), ['1:6 unsigned'], 'of a run without any checkpoint');
-  t.same(kindsOf(signed.verify([signed.read()], [end])), [], 'the end covers all that stands before it');
+  t.same(kindsOf(signed.verify([signed.read()], { notes: [] })), ['1:6 unsigned'], 'of a run without any checkpoint');
+  t.same(kindsOf(signed.verify([signed.read()], { notes: [end] })), [], 'the end covers all that stands before it');
 });
 
 t.test('a log under a secret is verified beside checkpoints as before', async (t) => {

@@ -5,9 +5,11 @@ import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
 import { InvalidNote, parseKey } from '../../evidence/signed-note.js';
 import { collect } from '../admin/arguments.js';
+import type { CommandIo } from '../command-io.js';
 import { momentOf } from './log-options.js';
 
 const what = 'The file of public keys';
+const betweenProgress = 20_000;
 const maxKeyFileBytes = 64 * 1024;
 const lineForm = /^(\S+)(?:\s+from\s+(\S+))?(?:\s+to\s+(\S+))?$/;
 
@@ -63,15 +65,24 @@ function timeIn(text: string | undefined, open: number, where: string): number {
 /**
  * Reads all checkpoints.
  * @param since runs that were signed before it alone need not be there
+ * @param err told of the progress: each checkpoint takes a quarter of a millisecond
  * @throws OperatorError
  */
 export async function readSignedRuns(
   files: readonly string[],
   keys: readonly PinnedKey[],
   since: number,
+  err: CommandIo['err'],
 ): Promise<SignedRuns> {
   const signed = new SignedRuns(keys, since);
-  for await (const lines of readLogLines(files)) for (const line of lines) signed.take(line);
+  let count = 0;
+  for await (const lines of readLogLines(files)) {
+    for (const line of lines) {
+      signed.take(line);
+      count += 1;
+      if (count % betweenProgress === 0) err(`${count} checkpoints read\n`);
+    }
+  }
   signed.link();
   return signed;
 }

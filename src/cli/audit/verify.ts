@@ -56,7 +56,7 @@ export function verifyCommand(io: CommandIo): Command {
 async function verify(files: readonly string[], options: VerifyOptions, { out, err }: CommandIo): Promise<void> {
   const { running = false, partial = false, json = false, checkpoints, publicKey = [], since = -Infinity } = options;
   const signed =
-    checkpoints === undefined ? null : await readSignedRuns(checkpoints, await readPublicKeys(publicKey), since);
+    checkpoints === undefined ? null : await readSignedRuns(checkpoints, await readPublicKeys(publicKey), since, err);
   const verifier = new Verifier({ secrets: await readLogSecrets(options), running, partial, signed });
   const unreadable = await takeAll(files, verifier, err);
   const verdict = verifier.end(unreadable === null);

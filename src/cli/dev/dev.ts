@@ -108,6 +108,7 @@ async function dev(
       certFile: wired.listen.https?.certFile ?? directory.certFile,
       accessLog: wired.accessLog.destination,
       checkpoints: wired.accessLog.checkpoints?.file ?? null,
+      instanceKeyFile: wired.accessLog.checkpoints?.keyFile ?? null,
       logSecretFile: wired.accessLog.secretFile ?? directory.logSecretFile,
       merchantId,
       walletId,

@@ -18,6 +18,8 @@ export interface Welcome {
   readonly logSecretFile: string;
   /** The file of signed checkpoints of the log; null where the configuration turns them off. */
   readonly checkpoints: string | null;
+  /** The key that signs them; null the same. */
+  readonly instanceKeyFile: string | null;
   readonly merchantId: string;
   readonly walletId: string;
   /** Null where the key was shown in an earlier run. */
@@ -66,7 +68,19 @@ ${curl} ${baseUrl}/transactions
 Administer merchants and keys:
 
 npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-file ${quote(welcome.adminTokenFile)}
-${operators.lines}
+${operators.lines}${verifyLines(welcome)}
+`;
+}
+
+/** How the access log is verified by its public key alone. */
+function verifyLines({ accessLog, instanceKeyFile, checkpoints }: Welcome): string {
+  if (checkpoints === null || instanceKeyFile === null || accessLog === 'stdout') return '';
+  const keys = quote(`${checkpoints}.keys`);
+  return `
+Verify the access log, without a secret:
+
+npx merchant-gateway audit public-key --key-file ${quote(instanceKeyFile)} > ${keys}
+npx merchant-gateway audit verify --running --checkpoints ${quote(checkpoints)} --public-key ${keys} ${quote(accessLog)}
 `;
 }
 
