@@ -62,7 +62,7 @@ async function* unpack(file: string): AsyncGenerator {
   const unpacked = createGunzip();
   stream.once('error', (error) => unpacked.destroy(error));
   yield* stream.pipe(unpacked);
-  // A zero where a further member should begin ends it without an error, as if the rest were padding.
+  // zlib takes a zero byte behind a member for padding, and stops without an error.
   if (unpacked.bytesWritten < (await stat(file)).size)
     throw Object.assign(new Error('a rest was left'), { code: 'REST_LEFT' });
 }

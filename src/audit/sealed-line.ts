@@ -74,7 +74,7 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
   const at = tail.lastIndexOf(sequenceMark, tail.length - sealLength);
   const digits = tail.slice(at + sequenceMark.length, -sealLength);
   const start = line.toString('latin1', 0, headLength);
-  // Whether the hash is one is seen when it is compared.
+  // The digits of the hash are checked when it is compared.
   const isSealed = seal.startsWith(sealHead) && seal.endsWith(sealEnd);
   if (!isSealed || at === -1 || !sequenceForm.test(digits) || !start.startsWith(head)) return null;
   // The event of a checkpoint ends with its reason, that of a shared line with a time, and that of an accepted request with a number.

@@ -80,7 +80,7 @@ class SignedRun {
     return this.found !== null && this.found.size > size ? this.found : { size, by: this.newest };
   }
 
-  /** The last line that the run can have, and who has signed that: it has ended, or another process went on from there. */
+  /** The last line that the run can have: it has ended, or the next process found this line as the last. And the checkpoint that says so. */
   get last(): { readonly size: number; readonly by: GivenCheckpoint } | null {
     if (this.newest.occasion === 'end') return { size: this.newest.size, by: this.newest };
     return this.found;
@@ -92,7 +92,7 @@ class SignedRun {
     if (last !== null && sequence > last.size)
       return {
         kind: 'foreign',
-        message: `line ${sequence} of its run was put here: the run ended with line ${last.size}, as was signed at ${timeOf(last.by)}`,
+        message: `line ${sequence} of its run was added: the run ended with line ${last.size}, as was signed at ${timeOf(last.by)}`,
       };
     const tree = this.#tree;
     if (tree === null) return null;
@@ -138,10 +138,10 @@ export class SignedRuns {
       const checkpoint = readGivenCheckpoint(line, this.#keys);
       if (checkpoint !== null) this.#add(checkpoint);
       else if (line.bytes?.length !== 0)
-        this.notes.push(`${line.file}:${line.number}: the beginning of a checkpoint, whose process was killed`);
+        this.notes.push(`${line.file}:${line.number}: an incomplete checkpoint, from a process that was killed`);
     } catch (error) {
       if (!(error instanceof InvalidNote)) throw error;
-      this.#findings.push({ ...place, kind: 'unsigned', message: `no checkpoint that counts: ${error.message}` });
+      this.#findings.push({ ...place, kind: 'unsigned', message: `not a valid checkpoint: ${error.message}` });
     }
   }
 
@@ -173,13 +173,13 @@ export class SignedRuns {
   }
 
   /**
-   * Says what is wrong with the checkpoints, which runs nobody has signed, and what was signed and is not there.
+   * Reports invalid checkpoints, chains that nobody has signed, and signed lines that are missing.
    * @param areRequired whether all runs have to be there
    */
   judge(chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'isUnderSecret'>[], areRequired: boolean): Finding[] {
     const unsigned = chains.flatMap(({ id, newest, isUnderSecret }): Finding[] => {
       if (isUnderSecret || newest === null || this.#runs.has(id)) return [];
-      const message = `nothing is signed of the chain ${id}, and it is under no secret: anybody could have made it`;
+      const message = `the chain ${id} has no signed checkpoint and no secret: anybody could have made it`;
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
     return [...this.#findings, ...unsigned, ...(areRequired ? this.#missing(chains) : [])];
@@ -196,7 +196,7 @@ export class SignedRuns {
         {
           ...(newest?.place ?? by.place),
           kind: newest === null ? 'missing' : 'truncated',
-          message: `${rangeText({ from, to: size })} of the run ${run} ${from === size ? 'is' : 'are'} not there, and signed at ${timeOf(by)}`,
+          message: `${rangeText({ from, to: size })} of the run ${run} ${from === size ? 'is' : 'are'} missing, although signed at ${timeOf(by)}`,
         },
       ];
     });

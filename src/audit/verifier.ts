@@ -145,8 +145,8 @@ export class Verifier {
   }
 
   /**
-   * Makes room for another chain. Anybody can put lines of made-up chains into a log, to use up the memory: those that nothing proves
-   * go first, and are told of at once.
+   * Makes room for another chain. An attacker can fill the memory with made-up chains, so chains that nothing proves are reported and
+   * dropped first.
    */
   #forgetOne(): void {
     const claimed = this.#unproved.splice(0, 1 + this.#unproved.findIndex(({ proved }) => proved === 0)).at(-1);

@@ -15,17 +15,17 @@ export interface CheckpointLogOptions {
   readonly file: string;
   /** Milliseconds between two checkpoints of a run. */
   readonly everyMilliseconds: number;
-  /** Told why checkpoints cannot be kept, and, with null, when they can be again. */
+  /** Called with the reason when checkpoints cannot be written, and with null when they can be again. */
   readonly onProblem?: (problem: string | null) => void;
 }
 
 /** What has become of the checkpoints of a process. */
 export interface CheckpointFigures {
-  /** Why they cannot be kept, in words for an operator; null while they can. */
+  /** Why they cannot be written, in words for an operator; null while they can. */
   readonly problem: string | null;
-  /** How many were kept. */
+  /** How many were written. */
   readonly kept: number;
-  /** Milliseconds since the newest one that was kept was signed; since the process began where none was. */
+  /** Milliseconds since the newest written checkpoint was signed; since the process began where there is none. */
   readonly ageMilliseconds: number;
 }
 

@@ -39,8 +39,8 @@ export function requireGeneration(seals: Seals, value: unknown, own: string): vo
 export const noText = 'not a string';
 
 /**
- * Stands for a record that is a list, say, and no text: whoever reads it takes it for damaged, as it is. Redis has answered, so it
- * is no outage, which would be one for all records.
+ * The text of a record whose Redis value has another type, such as a list. Readers treat it as one damaged record. It is not an outage,
+ * which would affect all records, because Redis has responded.
  * @param error what a GET was rejected with
  * @throws whatever else that is
  */
@@ -49,12 +49,12 @@ export function damagedText(error: unknown): string {
   throw error;
 }
 
-/** No registry ever counts so far; a higher revision is a damaged record, and the registry would take it for its own. */
+/** No registry ever counts so far. A higher revision is damage. */
 export const highestRevision = 2 ** 50;
 
 /**
- * What a record may name at most. The registry goes on above what it finds there, and must not come to a number that is none:
- * a higher one is a damaged record, and is replaced.
+ * The highest revision that a record may have. The registry continues from the highest one that it finds, and must not exceed
+ * `highestRevision` by that. A record with a higher revision is damaged, and is replaced.
  */
 export const highestOfRecords = highestRevision / 2;
 

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { Command } from 'commander';
 import { loadConfig } from '../../config/load.js';
 import { OperatorError } from '../../config/operator-error.js';
@@ -29,6 +30,8 @@ export function publicKeyCommand(io: CommandIo): Command {
       const key = keyFile === undefined ? loadConfig({ file: config }).accessLog.checkpoints : { keyFile, name };
       if (key === null)
         throw new OperatorError('No checkpoints are signed: set accessLog.checkpoints, or name the key by --key-file.');
+      if (!existsSync(key.keyFile))
+        throw new OperatorError(`There is no instance key ${key.keyFile}: the first start of the gateway makes it.`);
       const publicKey = keyText((await readInstanceKey(key)).key);
       io.out(json === true ? `${printableJson({ publicKey })}\n` : `${publicKey}\n`);
     });

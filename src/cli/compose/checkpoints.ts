@@ -52,7 +52,7 @@ export async function readInstanceKey({ name, keyFile }: InstanceKeyOptions): Pr
 }
 
 /**
- * Makes the key where there is none, whole or not at all: workers that start together may all try.
+ * Makes the key if it is missing. It is written to a temporary file and then linked, because workers that start together may all try.
  * @returns whether it was made
  */
 async function makeInstanceKey(keyFile: string): Promise<boolean> {

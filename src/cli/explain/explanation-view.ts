@@ -19,7 +19,7 @@ export interface Explained {
   readonly logged: { readonly code: string; readonly reason: string | null } | null;
 }
 
-/** Of the failures that no rule decides, those that follow from the path, the method and the configuration. */
+/** The gateway's own errors that follow from the path, the method and the configuration, so that they can be found again. */
 const explicable: ReadonlySet<string> = new Set(['not_found', 'method_not_allowed', 'invalid_path']);
 
 /** An explanation as data, for `--json` and for the text. */
@@ -30,7 +30,7 @@ export function explanationView({ environment, request, record, explanation, log
     ...denials,
     ...Object.entries(gatewayErrors).map(([name, told]) => ({ code: name, ...told })),
   ];
-  // Of an outage, a brake, a service or a header that no line has, the line alone tells.
+  // Outages, rate limits, service failures and headers are not in the configuration or the records: only the line knows them.
   const isOfItsMoment =
     logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
   const byRules = { code, detail };

@@ -190,8 +190,7 @@ const checkpoints = section(
       minimum: 1,
       maximum: 3600,
       default: 10,
-      description:
-        'Seconds between checkpoints. Of lines behind the newest one, nobody can say whether some are missing.',
+      description: 'Seconds between checkpoints. Lines behind the newest checkpoint can be removed without a trace.',
     }),
   },
   { description: '' },
@@ -212,8 +211,8 @@ export const accessLog = section(
     ),
     checkpoints: nullable(checkpoints, {
       description:
-        'Signs checkpoints of the log, so that anybody can verify it with a public key, to its end. Each file of the ' +
-        'log can then be deleted by itself. null: none, and the lines are chained under the secret.',
+        'Signs checkpoints of the log, so that anybody can verify all of it with a public key. Each file of the log can ' +
+        'then be deleted by itself. null: no checkpoints, and the lines are chained under the secret.',
     }),
     onFailure: Type.Enum(['refuse', 'continue'], {
       default: 'refuse',

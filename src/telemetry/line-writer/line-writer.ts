@@ -33,7 +33,7 @@ interface Segment {
   /** How much the file has taken in all. */
   written: number;
   syncWanted: boolean;
-  /** Told whether what was taken before they were given is on the disk. */
+  /** Called when everything taken before them is on the disk, or could not be put there. */
   synced: ((isSynced: boolean) => void)[];
 }
 
